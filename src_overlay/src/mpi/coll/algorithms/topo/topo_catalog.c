@@ -18,32 +18,36 @@ struct MPII_Topo_case {
     const MPII_Topo_algo_t *algo;
     const MPII_Topo_order_t *order;
     int root;
-    /* Units are of blocks of equal length, one behind the other, and are unit_len bytes each; where
-     * is_even, all blocks are one, and the first long_units of the units have a byte more. */
+    /* Blocks have block_len bytes each and are contiguous. Each block is cut into units of unit_len
+     * bytes. is_even: there is one block, and its first long_units units have one byte more. */
     int64_t block_len, unit_len;
-    int64_t first_len;          /* 0, or of the first unit of a block */
+    int64_t first_len;          /* length of the first unit of each block; 0: unit_len */
     int units_per_block, long_units;
     bool is_even;
-    int num_units;              /* where `full` is set: units of a chunk; one that is full has a
-                                 * piece of a block */
-    int *full;                  /* NULL, or [num_units + 1] how many units before one are full */
-    int num_chunks;
+    /* If `full` is set: num_units is the number of units of a chunk. A unit that is full holds a
+     * piece of a block; the others are empty. full: NULL, or [num_units + 1] number of full units
+     * before a unit */
+    int num_units;
+    int *full;
+    int num_chunks;             /* chunks of lanes; pieces of a block of gather and scatter;
+                                 * num_parts of MPII_Topo_gen_mpich */
     MPII_Topo_shape_t shape;    /* of a tree, or a block tree */
     int radix, hop;             /* as generators take them */
     bool is_joined, in_turns;
-    ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1]
-                                 * bytes, others unit_len */
+    ptrdiff_t *starts;          /* NULL, or starts[] of MPII_Topo_gen_gather_cut: pieces 0 have
+                                 * starts[1] bytes, other pieces unit_len */
     int64_t limit;
-    MPII_Topo_order_t *identity;        /* what is owned */
+    MPII_Topo_order_t *identity;        /* order of an algorithm of MPICH's own; freed with the
+                                         * case */
     const int *slots;
     int *slot_of_rank, *hosts_mem;
     MPII_Topo_hosts_t hosts;
-    bool by_rack, one_rank;     /* of a plan, with came in hosts_mem */
+    bool by_rack, one_rank;     /* arguments of MPII_Topo_gen_plan; hosts_mem is its came[] */
     MPII_Topo_brucks_t *brucks;
     MPII_Topo_spread_t *spread;
 };
 
-/* Of a tree */
+/* Directions of a tree */
 static int directions_of(const MPII_Topo_algo_t * algo)
 {
     return algo->coll == MPII_TOPO_COLL__BCAST ? MPII_TOPO_TREE_DOWN :
@@ -83,8 +87,8 @@ static void cut_segments(MPII_Topo_case_t * c, MPII_Topo_pipe_t pipe, int64_t le
     c->units_per_block = cut.num;
 }
 
-/* Only so many segments, none shorter than the others, so that the second one does not fall behind
- * the first one at each hop */
+/* For a prediction: keep at most `most` segments. All have the same length, since the second
+ * segment falls behind a shorter first one at each hop. */
 static void limit_segments(MPII_Topo_case_t * c, int most)
 {
     if (most > 0 && c->units_per_block > most)
@@ -98,8 +102,9 @@ static void cut_parts(MPII_Topo_case_t * c, int64_t len, int num_parts)
     c->units_per_block = num_parts;
 }
 
-/* The line 0, 1, 2 ... on one host; where is_folded, in pairs 1 0 3 2 ... as far as ranks share
- * positions of recursive doubling: MPICH's odd ranks take part. */
+/* Make the order of an algorithm of MPICH's own: ranks 0, 1, 2 ... on one host. is_folded: the two
+ * ranks that share a position of recursive doubling are swapped, 1 0 3 2 ..., since the odd one
+ * takes part in MPICH. */
 static int make_identity(MPII_Topo_case_t * c, bool is_folded)
 {
     int p = c->order->num_ranks, rack = 0, rem = p - MPII_Topo_pof2(p);
@@ -132,7 +137,7 @@ static int make_slots(MPII_Topo_case_t * c, const int *slots)
     return 0;
 }
 
-/* rank_of: of MPII_Topo_lanes_rank and the like */
+/* Count the full units. rank_of: MPII_Topo_lanes_rank or MPII_Topo_halving_rank */
 static int make_full(MPII_Topo_case_t * c, int num_units,
                      int (*rank_of) (const MPII_Topo_order_t * order, int unit))
 {
@@ -175,7 +180,7 @@ static int make_hosts(MPII_Topo_case_t * c)
     return 0;
 }
 
-/* -- one function for each family: 0, 1: there is none, -1: no memory -- */
+/* -- one function for each family: returns 0; 1: there is no schedule; -1: out of memory -- */
 
 static int make_lanes(MPII_Topo_case_t * c, int64_t bytes, int max_chunks)
 {
@@ -216,7 +221,8 @@ static int make_halving(MPII_Topo_case_t * c, int64_t bytes)
     return make_full(c, num, MPII_Topo_halving_rank);
 }
 
-/* Sizes of blocks that do not go with them are left out: nobody waits for them. */
+/* If blocks do not travel with their sizes, the messages with the sizes are left out: nobody waits
+ * for them. */
 static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_bytes, int max_chunks)
 {
     int64_t head, piece;
@@ -536,7 +542,7 @@ static int64_t offset(const MPII_Topo_case_t * c, int unit)
 {
     if (c->is_even)
         return unit * c->unit_len + MPL_MIN(unit, c->long_units);
-    if (c->units_per_block == 1)        /* of which predictions ask most often: without divisions */
+    if (c->units_per_block == 1)        /* the usual case of predictions, without divisions */
         return unit * c->block_len;
     int block = unit < c->units_per_block ? 0 : unit / c->units_per_block;
     return block * c->block_len +

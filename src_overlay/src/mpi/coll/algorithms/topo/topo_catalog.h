@@ -112,8 +112,8 @@ typedef struct {
                                  * topo_recursive_doubling has no schedule */
     int max_chunks;             /* make only the first so many chunks (MPII_Topo_case_chunks); 0:
                                  * all, as the library runs them */
-    /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES and _RACK_BYTES. If the last is -1, it is
-     * rack_join_bytes of the site; if that is -1, too, 2048. */
+    /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES and _RACK_BYTES. plan_rack_bytes -1:
+     * MPII_TOPO_PLAN_RACK_BYTES. The library replaces -1 by rack_join_bytes of the site first. */
     int64_t plan_max_bytes, plan_one_rank_bytes, plan_rack_bytes;
 } MPII_Topo_call_args_t;
 
@@ -163,12 +163,13 @@ const MPII_Topo_algo_t *MPII_Topo_case_algo(const MPII_Topo_case_t * c);
 /* Whether a rank exchanges messages only inside its host, because another rank acts for the host */
 bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank);
 
-/* The number of chunks (lanes), segments or pieces (trees, rings) that follow each other, and the
- * bytes of each; 1 if the algorithm does not divide its message. */
+/* The number of chunks (lanes), segments (trees) or pieces of blocks (gather, scatter) that follow
+ * each other; 1 for all other algorithms. *bytes: length of the vector, or of a block, which is all
+ * chunks together */
 int MPII_Topo_case_chunks(const MPII_Topo_case_t * c, int64_t * bytes);
 
-/* Bytes of the units of a step. -1: the step does nothing, here and at the peer: our algorithms
- * send no empty messages, MPICH's do. Cost: O(1) */
+/* Bytes of the units of a step. -1: the step does nothing, here and at the peer. Among our
+ * algorithms, only `planned` sends empty messages; MPICH's algorithms do, too. Cost: O(1) */
 int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t * step);
 
 /* Whether two rows have the same schedule for calls of this size */
@@ -184,9 +185,10 @@ typedef struct {
 } MPII_Topo_cut_t;
 
 /* A pipeline of segments. num_links: links that a segment crosses one after the other. sends,
- * receives: messages of a segment that one rank sends to and receives from other hosts. inside:
- * messages that it sends inside its host. in_turns: a rank has the whole segment before it sends it
- * on. sums: messages that a rank adds up (two trees only). */
+ * receives: messages for each segment that one rank sends to, and receives from, other hosts.
+ * inside: messages for each segment that it sends inside its host. in_turns: a rank has the whole
+ * segment before it forwards any of it. sums: messages for each segment that a rank adds up (two
+ * trees only) */
 typedef struct {
     int64_t num_links, sends, receives, inside;
     bool in_turns;
@@ -195,8 +197,8 @@ typedef struct {
 MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
                                         int radix, int directions);
 
-/* `hop` of MPII_Topo_gen_tree for segments of len bytes: 1.5 times the time that a hop is expected
- * to take, in segments */
+/* `hop` of MPII_Topo_gen_tree for segments of len bytes: 1.5 times the expected time of a hop, in
+ * segments, at most MPII_TOPO_MAX_HOP */
 int MPII_Topo_hop(const MPII_Topo_order_t * order, int64_t len, int directions);
 
 /* One block in a ring. The other ranks are busy with other blocks. */
@@ -215,26 +217,27 @@ static inline int64_t MPII_Topo_segment_offset(int64_t first_len, int64_t len, i
     return first_len > 0 && segment > 0 ? first_len + (segment - 1) * len : segment * len;
 }
 
-/* The order for lanes, for a call of `bytes` in all: `order` itself, in which a member of a large
- * group sends a message to each other member, or order->in_rounds, with fewer messages that overlap
- * less. Rounds are for at most TOPO_ROUNDS_BYTES a rank, where blocks are sent together. */
+/* The order for lanes, for a call of `bytes` in all. In `order` itself, a member of a large group
+ * sends a message to each other member. order->in_rounds has fewer messages, which overlap less. It
+ * is for calls of at most TOPO_ROUNDS_BYTES a rank, whose blocks are sent together. */
 const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
                                                MPII_Topo_lanes_kind_t kind, int64_t bytes);
-/* The number of chunks of num_units units each. own: bytes of a chunk that the user has set, or 0
- * */
+/* The number of chunks, of num_units units each. own: bytes of a chunk, if the user has set them;
+ * 0: the number follows from the links of the order */
 int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                            int64_t bytes, int num_units, int64_t own);
 /* Whether allgather along lanes copies blocks, so that one message carries several */
 bool MPII_Topo_lanes_are_joined(int64_t bytes, int num_ranks);
 
-/* Gather and scatter along trees: the longest block that travels with its size, in the first
- * message; and the lengths of the pieces of longer blocks: *head of the first one, *piece of the
- * others */
+/* Gather and scatter along trees: length in bytes of the longest block that travels with its size,
+ * in the first message */
 int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
                                    int radix, int root, int64_t segment_bytes);
-/* The longest block of gatherv and scatterv that topo_knomial forwards. The link of the root's host
- * takes a gap of messages for it: a longer block keeps the link as busy if it comes directly. */
+/* Length in bytes of the longest block of gatherv and scatterv that topo_knomial forwards. It takes
+ * the link of the root's host as long as the gap between two messages. A longer block keeps that
+ * link busy just as long if it goes directly. */
 int64_t MPII_Topo_gather_forwarded_len(const MPII_Topo_order_t * order);
+/* Lengths in bytes of the pieces of longer blocks: *head of the first one, *piece of the others */
 void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
                              int root, int64_t segment_bytes, int64_t * head, int64_t * piece);
 #define MPII_TOPO_GATHER_SIZE_BYTES 8   /* bytes in which a message carries the size of a block */

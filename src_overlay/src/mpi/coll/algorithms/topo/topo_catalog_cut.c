@@ -10,7 +10,7 @@
 
 /* How calls are cut into units */
 
-/* Of times on huge and slow sites */
+/* a * b, but at most a quarter of the range of int64_t: times on huge and slow sites overflow */
 static int64_t product(int64_t a, int64_t b)
 {
     return b > 0 && a > INT64_MAX / 4 / b ? INT64_MAX / 4 : a * b;
@@ -24,10 +24,11 @@ static int64_t longest_latency(const MPII_Topo_order_t * order, int i)
     return of->latency[i] + of->meet[order->num_levels + 1] - of->meet[2];
 }
 
-/* Short segments, or chunks, make a pipeline fill soon, long ones cost less each.
+/* Number of parts (segments or chunks), at least 1, with which `bytes` bytes pass a pipe in the
+ * shortest time. Short parts fill the pipeline soon; long parts cost less overhead.
  *
- * How many parts, each of num_units messages of at most `most` bytes, pass a pipe the soonest: a
- * power of two of KiB a message. At least 1 */
+ * A part has num_units messages. The length of a message is 1 KiB or a larger power of two, up to
+ * `most` bytes. */
 static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t num_units,
                         MPII_Topo_pipe_t pipe, int64_t most)
 {
@@ -56,7 +57,7 @@ static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t 
     return best_num;
 }
 
-/* The root has the most children */
+/* The pipe of the root, which has the most children */
 static MPII_Topo_pipe_t pipe_of_knomial(const MPII_Topo_order_t * order, int radix)
 {
     MPII_Topo_pipe_t pipe = {.receives = 1 };
@@ -110,7 +111,8 @@ int MPII_Topo_hop(const MPII_Topo_order_t * order, int64_t len, int directions)
     return MPL_MIN(1 + 3 * time / (2 * MPL_MAX(of->link[i], processor)), MPII_TOPO_MAX_HOP);
 }
 
-/* In bytes, of a vector of so many; own: as in MPII_Topo_cut_segments */
+/* Length in bytes of the longest segment of a vector of `bytes`. own: as in
+ * MPII_Topo_cut_segments */
 static int64_t longest_segment(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
                                int64_t bytes, int64_t segment_bytes, int64_t own)
 {
@@ -124,8 +126,8 @@ static int64_t longest_segment(const MPII_Topo_order_t * order, MPII_Topo_pipe_t
     return MPL_MAX(MPL_MAX(len, TOPO_LEAST_SEGMENT_BYTES), bytes / TOPO_MAX_SEGMENTS);
 }
 
-/* The length of the first one of several segments tells how many there are, so that ranks which
- * differ in that find it out at once. */
+/* Length of the first of several segments. It depends on their number. So ranks that disagree on
+ * the number of segments notice it at the first message. */
 static int64_t first_segment(int64_t len, int64_t num, int64_t step)
 {
     return len - step * (1 + num % MPL_MIN(TOPO_FIRST_SEGMENT_STEPS, len / step / 2));
@@ -140,12 +142,13 @@ MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Top
     int64_t bytes = longest_segment(order, pipe, count * size, segment_bytes, own), others;
     MPII_Topo_cut_t cut = {.first_len = 0 };
 
-    /* no longer than the whole: there is memory for some of them */
+    /* no longer than the vector: buffers have room for several segments */
     cut.len = MPL_MAX(MPL_MIN(bytes / MPL_MAX(size, 1), count), 1);
     cut.num = (count + cut.len - 1) / cut.len;
     if (cut.num <= 1 || cut.len <= 2 * step)
         return cut;
-    /* the others are longer, or, where they must not be, there is one more */
+    /* The first segment is shorter, so the others get longer. If they must not, there is one
+     * segment more. */
     if (count > first_segment(cut.len, cut.num, step) + (cut.num - 1) * cut.len && bytes >= most)
         cut.num++;
     cut.first_len = first_segment(cut.len, cut.num, step);
@@ -154,13 +157,14 @@ MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Top
     return cut;
 }
 
-/* Stages of a chunk overlap with those of others; with a root, chunks go from rack to rack as
- * segments along a chain, and a rank sends or receives each unit twice. */
+/* Stages of different chunks overlap. With a root, chunks go from rack to rack like segments along
+ * a chain, and a rank sends or receives each unit twice. */
 
 int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                            int64_t bytes, int num_units, int64_t own)
 {
-    /* of a chunk: messages of a rank, and those among which its bytes are */
+    /* messages of a rank for a chunk; and number of messages among which the bytes of a chunk are
+     * divided */
     int64_t num_messages = 0, num_parts, num_links = 1, num;
 
     for (int tier = 1; tier <= order->num_tiers; tier++)
@@ -169,7 +173,7 @@ int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind
     if (MPII_Topo_lanes_have_root(kind)) {
         num_messages = 2 * (int64_t) num_units;
         num_parts = num_units;
-        /* an uplink counts for as many as its rate is lower */
+        /* a slow uplink counts as several links, by the ratio of the rates */
         num_links =
             2 + (order->num_racks - 1) * (int64_t) MPL_MAX(order->uplink_percent, 100) / 100;
     } else if (kind == MPII_TOPO_LANES__ALLREDUCE) {
@@ -204,7 +208,7 @@ const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
     return in_rounds && !MPII_Topo_lanes_have_root(kind) ? order->in_rounds : order;
 }
 
-/* Most ranks that a group of a level has */
+/* Largest number of ranks in a group of a level */
 static int most_ranks(const MPII_Topo_order_t * order, int level)
 {
     int most = level == 0 ? 1 : 0;
@@ -214,7 +218,7 @@ static int most_ranks(const MPII_Topo_order_t * order, int level)
     return most;
 }
 
-/* Most ranks in a subtree but that of the root */
+/* Largest number of ranks in a subtree, the whole tree excepted */
 static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
                            int root)
 {

@@ -5,8 +5,9 @@
 
 #include "topo_catalog.h"
 
-/* The choices of maint/tuning/coll/mpir/generic.json of MPICH. Forms for shared memory (smp) are
- * taken for empty messages there, and for barriers; by ch4 for others, too. */
+/* The choices of maint/tuning/coll/mpir/generic.json of MPICH. That file selects algorithms for
+ * shared memory (smp) for barriers, for scans if the ranks of each host are consecutive, and for
+ * empty messages. ch4 takes them for other calls, too. */
 
 #define ELEMENT_BYTES 8
 
@@ -48,13 +49,13 @@ static const char *name_of_choice(MPII_Topo_coll_t coll, int64_t bytes,
         case MPII_TOPO_COLL__ALLTOALLW:
             return "scattered";
         case MPII_TOPO_COLL__BARRIER:
-            /* MPICH has communicators of hosts where any host has several ranks */
+            /* MPICH has communicators for its hosts if a host has several ranks */
             return order->num_hosts < p ? "smp" : "dissemination";
         case MPII_TOPO_COLL__REDUCE_SCATTER:
         case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
             return all < 524288 ? "recursive_halving" : "pairwise";
         case MPII_TOPO_COLL__SCAN:
-            /* if the ranks of each host follow each other */
+            /* smp: if the ranks of each host are consecutive */
             return order->num_hosts < p && order->num_runs == order->num_hosts ? "smp" :
                 "recursive_doubling";
         case MPII_TOPO_COLL__EXSCAN:

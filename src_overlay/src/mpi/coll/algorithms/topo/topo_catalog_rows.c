@@ -33,7 +33,7 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(ALLTOALLV, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
     STOCK(ALLTOALLW, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
     STOCK(BARRIER, "dissemination", MPICH, MPII_TOPO_MPICH__BARRIER_DISSEMINATION),
-    /* its name from 4.1 on, where k is 2, as MPICH's own selection has it */
+    /* the name from MPICH 4.1 on; MPICH's own selection sets its k to 2 */
     STOCK(BARRIER, "k_dissemination", MPICH, MPII_TOPO_MPICH__BARRIER_DISSEMINATION),
     STOCK(BARRIER, "smp", MPICH, MPII_TOPO_MPICH__BARRIER_SMP),
     STOCK(BCAST, "binomial", TREE, MPII_TOPO_SHAPE__KNOMIAL),

@@ -14,7 +14,7 @@
 /* Placement for recursive doubling */
 typedef struct {
     int slot;                   /* of the calling process */
-    bool are_ranks;
+    bool are_ranks;             /* slots[i] == i for all i */
     int slots[];                /* [num_ranks] rank at each slot */
 } slots_t;
 
@@ -73,8 +73,8 @@ static int position(const int order[], int rank)
     return pos;
 }
 
-/* Store what was built in a view, unless another thread has been faster. Returns what the view
- * holds. */
+/* Store an object that this thread has built in a view, unless another thread has stored one.
+ * Returns the object in the view; if it is another one, the caller frees its own. */
 static void *keep(MPL_atomic_ptr_t * where, void *built)
 {
     void *before = MPL_atomic_cas_ptr(where, NULL, built);
@@ -187,7 +187,7 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
     goto fn_exit;
 }
 
-/* Find a plan in a list by the radix of its call. NULL if it is not there */
+/* Find a plan in a list by the radix of its call; NULL: the list has none */
 static void *find_plan(const MPL_atomic_ptr_t * head, int radix)
 {
     MPII_Topo_listed_plan_t *plan = MPL_atomic_load_ptr(head);

@@ -36,7 +36,7 @@
  * to the next, gamma: time per byte to copy. In a ring between hosts with q ranks each, g becomes
  * q.g, since the ranks of a host share its link. MPII_Topo_rings chooses k by this cost.
  *
- * Preferred for short blocks. Memory: 2.p blocks; 4.p blocks if there are more than two stages.
+ * Preferred for short blocks. TMP holds 2.p blocks with two stages, 4.p blocks with more.
  *
  * Source: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, "Efficient Algorithms for
  * All-to-All Communications in Multiport Message-Passing Systems" (radix k); the levels are

@@ -31,8 +31,8 @@ typedef struct {
     bool is_piped;              /* ranks do not keep in step */
 } messages_t;
 
-/* Number of messages up to which a schedule whose ranks do not run in lockstep is simulated. It is
- * larger for lanes, where the ranks differ. */
+/* Number of messages up to which a schedule is simulated if its ranks do not run in lockstep. It is
+ * larger for lanes, whose ranks differ. */
 static int64_t few_messages(const MPII_Topo_algo_t * algo, int p)
 {
     int64_t more = MPL_MAX(p - TOPO_FEW_RANKS, 0), few = MPL_MAX(more * more, TOPO_FEW_MESSAGES);
@@ -40,10 +40,10 @@ static int64_t few_messages(const MPII_Topo_algo_t * algo, int p)
     return MPL_MIN(is_of(algo, LANES) ? TOPO_LANES_FACTOR * few : few, TOPO_MAX_WALK);
 }
 
-/* How many of the `num` parts of a call are simulated; num_messages: messages of all parts. At
- * least two pieces of a gather or scatter, since the first and the last piece may be short;
- * likewise segments along a tree, if these are not too many messages. Returns `num` if even one
- * part has too many messages. */
+/* How many of the `num` parts of a call are simulated. num_messages: messages of all parts. At
+ * least two pieces of a gather or scatter are simulated, since the first and the last piece may be
+ * short; likewise two segments along a tree, if these are not too many messages. Returns `num` if
+ * even one part has too many messages. */
 static int num_followed(const MPII_Topo_algo_t * algo, int p, int num, int64_t num_messages)
 {
     bool has_lanes = is_of(algo, LANES);

@@ -6,8 +6,8 @@
 #include "mpl.h"
 #include "topo_reorder.h"
 
-/* Bounds of the work, not of the result: a pass that improves a split ends earlier, and most splits
- * of grids take one. */
+/* Bounds of the work for a split. Its passes end earlier, at the first pass without a gain. Most
+ * splits of grids take one pass. */
 #define MAX_PASSES 8
 #define MAX_PATIENCE 64         /* swaps in a row without a gain that end a pass */
 
@@ -112,13 +112,14 @@ typedef struct {
     const MPII_Topo_graph_t *graph;
     int num_levels;             /* hosts, racks, and the levels above */
     int *ranks;                 /* [num] the ranks that get a vertex, group by group */
-    int *vertices;              /* [num] in the course of a split: those of each part, in order */
+    int *vertices;              /* vertices, sorted by the parts that were split so far */
     int *result;                /* [num] vertex of each rank */
-    /* of the split in hand */
-    char *side;                 /* [num] of a vertex: 0, 1, or OUTSIDE */
+    /* for the split that is being made: */
+    char *side;                 /* [num] of a vertex: 0, 1, or OUTSIDE (not in this split) */
     int *best, *order, *key, *first;    /* [num], [num], [num], [num + 1] */
-    int64_t *gain;              /* [num] what the cut loses if this vertex changes its side alone */
-    int64_t *near;              /* [num] weight of edges with the vertex that is to be swapped */
+    int64_t *gain;              /* weight that the cut loses if only this vertex changes its side */
+    int64_t *near;              /* weight of the edges between this vertex and the vertex that is to
+                                 * be swapped */
     char *is_locked;            /* [num] */
     int *swaps;                 /* [num] vertices of the pairs that this pass has swapped */
 } work_t;
@@ -158,7 +159,7 @@ static int64_t cut_of(const work_t * w, const int vertex[], int n)
     return sum;
 }
 
-/* order[n]: the vertices in the order of one coordinate */
+/* Set order[n] to the vertices, sorted by one coordinate. */
 static void order_by_dim(work_t * w, const int vertex[], int n, int dim)
 {
     int stride = 1;
@@ -172,8 +173,8 @@ static void order_by_dim(work_t * w, const int vertex[], int n, int dim)
         w->order[i] = vertex[w->order[i]];
 }
 
-/* order[n]: the vertices, which are in `side` 0, in the order of a breadth-first search. It begins
- * with `start`, and again with the lowest vertex that it did not reach. */
+/* Set order[n] to the vertices, in the order of a breadth-first search. All must be on side 0. The
+ * search begins at `start`, and again at the lowest vertex that it has not reached. */
 static void search(work_t * w, const int vertex[], int n, int start)
 {
     int num = 0, next = 0;
@@ -199,7 +200,7 @@ static void search(work_t * w, const int vertex[], int n, int start)
         w->side[vertex[i]] = 0;
 }
 
-/* Put the first num of order[n] on side 0, and the others on side 1. */
+/* Put the first num vertices of order[n] on side 0, and the others on side 1. */
 static void set_sides(work_t * w, int n, int num)
 {
     for (int i = 0; i < n; i++)
@@ -219,7 +220,8 @@ static void move_vertex(work_t * w, int v)
     }
 }
 
-/* The vertex of a side whose swap with the vertex that near[] is of gains most; -1: none is free */
+/* The vertex of a side that gains most if it is swapped with the vertex to which near[] belongs;
+ * -1: no vertex is free */
 static int best_of_side(const work_t * w, const int vertex[], int n, int side)
 {
     int best = -1;
@@ -233,7 +235,7 @@ static int best_of_side(const work_t * w, const int vertex[], int n, int side)
     return best;
 }
 
-/* One pass of Kernighan and Lin. Returns what it gained. */
+/* One pass of Kernighan and Lin. Returns the weight that the cut has lost. */
 static int64_t improve(work_t * w, const int vertex[], int n)
 {
     const MPII_Topo_graph_t *g = w->graph;
@@ -276,7 +278,8 @@ static int64_t improve(work_t * w, const int vertex[], int n)
     return most;
 }
 
-/* Split vertex[n] into num and n - num, which stay in the order that they had. */
+/* Split vertex[n] into the first num and the other n - num vertices. Both parts keep the order that
+ * they had. */
 static void split(work_t * w, int vertex[], int n, int num)
 {
     int64_t least = -1;
@@ -287,9 +290,9 @@ static void split(work_t * w, int vertex[], int n, int num)
     for (int i = 0; i < num_orders; i++) {
         if (w->graph->num_dims) {
             order_by_dim(w, vertex, n, i);
-        } else if (i == 0) {    /* as the application numbers them */
+        } else if (i == 0) {    /* in the order of the application's ranks */
             memcpy(w->order, vertex, n * sizeof(int));
-        } else {                /* from a vertex that is far from another */
+        } else {                /* by a search from a vertex that is far from vertex[0] */
             search(w, vertex, n, vertex[0]);
             search(w, vertex, n, w->order[n - 1]);
         }
@@ -312,7 +315,7 @@ static void split(work_t * w, int vertex[], int n, int num)
     memcpy(vertex, w->order, n * sizeof(int));
 }
 
-/* Vertices for the ranks of one host: a rank that may keep its own keeps it. */
+/* Assign vertices to the ranks of one host. A rank keeps its own vertex if the host has it. */
 static void fill_host(work_t * w, int begin, int end)
 {
     int free = begin, next = begin;
@@ -336,7 +339,7 @@ static void fill_host(work_t * w, int begin, int end)
     }
 }
 
-/* Give the vertices from begin to end to the ranks from begin to end. */
+/* Assign vertices[begin ... end - 1] to ranks[begin ... end - 1]. */
 static void descend(work_t * w, int begin, int end)
 {
     int level = w->num_levels - 1, middle = begin;
@@ -387,7 +390,7 @@ int MPII_Topo_cut(const MPII_Topo_place_t * place, const MPII_Topo_graph_t * gra
     return 0;
 }
 
-/* Mean time on a link of each level. The unit is that of a weight on the link of a host. */
+/* Sum over the levels of the mean time of a link. Unit: time of weight 1 on the link of a host */
 static double time_of(const MPII_Topo_place_t * place, const MPII_Topo_cut_t * cut)
 {
     double uplink = place->uplink_percent > 0 ? place->uplink_percent / 100. : 1;
@@ -399,7 +402,8 @@ static double time_of(const MPII_Topo_place_t * place, const MPII_Topo_cut_t * c
     return sum;
 }
 
-/* ranks[]: sorted by their groups at the highest level, then at the next one, and so on */
+/* Set ranks[], sorted by their groups at the highest level, then at the next lower level, and so
+ * on. */
 static void sort_ranks(work_t * w)
 {
     int n = w->graph->num;

@@ -24,20 +24,21 @@ typedef struct {
     const int *dims;            /* [num_dims] */
 } MPII_Topo_graph_t;
 
-/* Create the graph of a Cartesian grid: neighbours in each dimension. A copy of the pointer dims is
- * kept. Returns 0, or -1 if memory is exhausted. Free it by MPII_Topo_graph_free. */
+/* Create the graph of a Cartesian grid: neighbours in each dimension. dims[] must live as long as
+ * the graph. Returns 0, or -1 if memory is exhausted. Free the graph by MPII_Topo_graph_free. */
 int MPII_Topo_graph_grid(MPII_Topo_graph_t * graph, int num_dims, const int dims[],
                          const int periods[]);
 
 /* Create a graph from lists of edges: vertex i has edges to to[begin[i]] ... to[begin[i + 1] - 1].
  * weight: of each edge, or NULL; below 1 it counts as 1. An edge may be in the list of one of its
- * vertices, or of both. */
+ * vertices, or of both. Returns as MPII_Topo_graph_grid. */
 int MPII_Topo_graph_edges(MPII_Topo_graph_t * graph, int num, const int64_t begin[], const int to[],
                           const int weight[]);
 void MPII_Topo_graph_free(MPII_Topo_graph_t * graph);
 
 /* Weight of the edges whose vertices are on different hosts, in different racks, and in different
- * groups of each level above racks. Each edge counts once. vertex[num]: the vertex of each rank */
+ * groups of each level above racks. Each edge counts once. vertex[num]: the vertex of each rank.
+ * Returns 0, or -1 if memory is exhausted. */
 typedef struct {
     int64_t hosts, racks, above[MPII_TOPO_MAX_ABOVE];
 } MPII_Topo_cut_t;
@@ -50,10 +51,10 @@ int MPII_Topo_cut(const MPII_Topo_place_t * place, const MPII_Topo_graph_t * gra
  *
  * The processes are split in two, at a border of groups of the highest level, and the vertices into
  * parts of the same sizes, so that few edges are cut. Both parts are split further, down to hosts.
- * A split of a grid is along one of its dimensions, as blocks are in W. Gropp, "Using node
- * information to implement MPI Cartesian topologies", EuroMPI 2018; of another graph along a
- * breadth-first search. Swaps of two vertices improve it: B. Kernighan and S. Lin, "An efficient
- * heuristic procedure for partitioning graphs", 1970.
+ * A grid is split along one of its dimensions, as in W. Gropp, "Using node information to implement
+ * MPI Cartesian topologies", EuroMPI 2018. Another graph is split in the order of the application's
+ * ranks, or of a breadth-first search. Swaps of two vertices improve the split: B. Kernighan and S.
+ * Lin, "An efficient heuristic procedure for partitioning graphs", 1970.
  *
  * Returns 0, or -1 if memory is exhausted. */
 int MPII_Topo_reorder(const MPII_Topo_place_t * place, const MPII_Topo_graph_t * graph,

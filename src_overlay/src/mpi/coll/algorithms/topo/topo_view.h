@@ -57,10 +57,12 @@ struct MPII_Topo_comm {
                                                                                  * communicator
                                                                                  * only */
     const struct MPII_Topo_order *order;        /* NULL: no algorithm has asked for it */
-    int num_runs;               /* number of schedules run, up to a limit of topo_call.c */
+    int num_runs;               /* number of calls run, up to PIPES_AFTER (topo_call.c);
+                                 * HAS_NO_PIPES: there will be no pipes */
     int64_t num_plan_misses;    /* alltoallv calls since the last one that found its plan */
-    int num_plan_declines;      /* votes in a row that found too long blocks, up to a limit; the
-                                 * next calls skip votes accordingly */
+    int num_plan_declines;      /* votes in a row that found too long blocks, up to MAX_DOUBLED
+                                 * (topo_exchange_alltoallv.c); the next calls skip votes
+                                 * accordingly */
     int num_plan_unasked;       /* number of the next calls that skip the vote */
     unsigned told;              /* bits of MPII_TOPO_TOLD_: what has been printed */
 };
