@@ -30,7 +30,8 @@ int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo,
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
                                   int64_t bytes);
 
-/* The same for a place whose communicator may have been freed. rank: of the calling process there.
+/* The same for a place whose communicator may have been freed. rank: rank of the calling process
+ * there. MPII_Topo_view_time returns -1 if the catalog has no such algorithm of ours.
  * MPII_Topo_view_stock_time with name NULL: MPICH's default choice */
 int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
                             const char *name, int64_t bytes);

@@ -9,7 +9,8 @@
 #include "topo_catalog.h"
 #include "topo_exec.h"
 
-/* The arguments of a collective, as in the MPI function. A field that it does not have is 0. */
+/* The arguments of a collective, as in the MPI function. A field that the collective does not have
+ * is 0. */
 typedef struct {
     const void *sendbuf;
     MPI_Aint sendcount;
@@ -47,9 +48,12 @@ typedef struct {
     const MPI_Aint *counts, *displs;    /* NULL: each rank has `count` elements */
     MPI_Datatype own_type, type;
     MPI_Aint own_bytes;         /* size of the rank's own block */
-    MPI_Aint most_bytes;        /* longest block that travels with its size */
-    MPI_Aint most_forwarded;    /* longest block that goes along the tree */
-    MPI_Aint *sizes;            /* [length of the subtree] if blocks do not travel with them */
+    MPI_Aint most_bytes;        /* longest block that travels with its size, in bytes; -1: none does
+                                 * (gatherv, scatterv) */
+    MPI_Aint most_forwarded;    /* longest block that goes along the tree, in bytes; longer ones go
+                                 * directly. MPIR_AINT_MAX: no limit */
+    MPI_Aint *sizes;            /* [length of the subtree] size of each block; NULL: blocks travel
+                                 * with their sizes */
     bool is_mute;               /* an error occurred: the rank sends no blocks */
 } MPII_Topo_call_gather_t;
 
@@ -79,8 +83,9 @@ typedef struct MPII_Topo_call {
     const MPI_Aint *counts, *displs;
     MPI_Datatype type;
     const int *from;            /* the rank of each block, if blocks are in another order */
-    MPI_Aint per_element, piece_len;    /* pieces that are sent together: number in an element of
-                                         * the user, and length of one */
+    MPI_Aint per_element, piece_len;    /* joined pieces: per_element elements of the joined buffer
+                                         * are one element of the user; piece_len is the length of a
+                                         * piece, in elements of the joined buffer */
     /* The function that prepares a second schedule after the first, or NULL. It returns false if
      * there is no second schedule. */
     bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
@@ -91,8 +96,8 @@ typedef struct MPII_Topo_call {
     MPII_Topo_any_gen_t u;      /* not used if gen is a list */
 } MPII_Topo_call_t;
 
-/* Prepare a call. Set call->algo and call->at_once before. args must not change until the call is
- * complete. */
+/* Prepare a call. The caller sets call->algo and call->at_once before. args must not change until
+ * the call is complete. An error is kept in call->mpi_errno and attr. */
 typedef void MPII_Topo_prepare_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
                                  MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
@@ -138,21 +143,21 @@ MPII_Topo_prepare_t MPII_Topo_prepare_allgather_spread;
 #define MPII_Topo_prepare_allgatherv_spread MPII_Topo_prepare_allgather_spread
 MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_block_spread;
 
-/* Run the call, and free its memory. */
+/* Run the call, and free its memory. Returns the error of the call. */
 int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
 
-/* For an executor that has run the schedule, with the error mpi_errno. MPII_Topo_call_next returns
- * whether there is another schedule to run. If not, MPII_Topo_call_end finishes the call and frees
- * its memory. */
+/* For an executor that has run a schedule of the call, with the error mpi_errno.
+ * MPII_Topo_call_next returns whether there is another schedule to run. If not, MPII_Topo_call_end
+ * finishes the call, frees its memory, and returns the error of the call. */
 bool MPII_Topo_call_next(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
 int MPII_Topo_call_end(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
 
 /* -- topo_call_sched.c -- */
 
 /* Nonblocking and persistent calls: add the call as one vertex to an empty schedule of MPICH's
- * transport (TSP). The progress engine runs it; a persistent request runs it at each start. `calls`
- * counts the runs. MPII_Topo_is_placed must hold for the communicator, because nothing may block
- * here; it is a restriction of these algorithms. */
+ * transport (TSP). The progress engine runs the vertex; a persistent request runs it at each start.
+ * `calls` counts the runs. Nothing may block here, so MPII_Topo_is_placed must hold for the
+ * communicator: a restriction of these algorithms makes sure of that. */
 int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t * algo,
                          const MPII_Topo_args_t * args, MPII_Topo_counter_t * calls,
                          MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched);

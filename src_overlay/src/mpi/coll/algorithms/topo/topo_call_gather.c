@@ -24,10 +24,11 @@
  *
  * In an erroneous program ranks may disagree on sizes. Still each message is received, and nothing
  * is written outside of a buffer. A rank that gets more than it has room for, or that forwards
- * blocks of another length than its own, returns MPI_ERR_TRUNCATE and tells the others. A rank that
- * takes blocks for short expects longer records than a rank sends that takes them for long; it
- * finds the sizes in them. In the opposite case the record is too long, and nothing follows it. A
- * rank that sent an empty record after an error sends no blocks.
+ * blocks of another length than its own, returns MPI_ERR_TRUNCATE and tells the others. Some ranks
+ * may take the blocks for short while others take them for long. If the receiver takes them for
+ * short, it expects longer records than it gets, and finds the sizes in them. If the sender takes
+ * them for short, its record is too long, and no blocks follow it. A rank that sent an empty record
+ * after an error sends no blocks.
  *
  * A rank that forwards blocks has memory for the first pieces (topo_catalog.c) of the blocks of its
  * subtree, and for a ring of segments. */
@@ -112,7 +113,7 @@ static void set_size(char *record, int64_t size)
     memcpy(record, &size, sizeof(size));
 }
 
-/* Whether blocks travel with their sizes, as far as this rank knows */
+/* Whether this rank takes blocks for so short that they travel with their sizes */
 static bool is_short(const call_t * c)
 {
     return c->data.unit_len > SIZE_BYTES;
@@ -137,8 +138,8 @@ static int unpack(call_t * c)
 
 /* -- the other schedules -- */
 
-/* Sizes of the blocks that they carry. There are none if the first block of a record is short, or
- * if the record did not arrive. */
+/* Set sizes[] to the sizes of the blocks that the next schedules carry. sizes[] stays 0 for a
+ * record whose first block is short, and for a record that did not arrive. */
 static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_gather_t *g = &c->u.gather;
@@ -167,7 +168,7 @@ static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
     }
 }
 
-/* Allocate a buffer in place of the caller's. */
+/* Allocate a buffer for packed blocks, in place of the caller's buffer. */
 static char *alloc_packed(call_t * c, MPI_Aint bytes)
 {
     c->packed = MPL_malloc(MPL_MAX(bytes, 1), MPL_MEM_BUFFER);
@@ -175,7 +176,8 @@ static char *alloc_packed(call_t * c, MPI_Aint bytes)
     return c->packed;
 }
 
-/* Set the blocks of the root, and displs[]. */
+/* Find the buffer with all blocks of the root: the caller's buffer, or packed blocks. Sets displs[]
+ * to the offsets of the blocks in that buffer. */
 static char *root_bytes(call_t * c, const MPI_Aint sizes[], MPI_Aint displs[],
                         MPII_Topo_attr_t * attr)
 {
@@ -202,7 +204,8 @@ static char *root_bytes(call_t * c, const MPI_Aint sizes[], MPI_Aint displs[],
     return c->packed;
 }
 
-/* Set the block of a rank that is not the root; `bytes` of it are sent. */
+/* Find the buffer with the own block of a rank that is not the root: the caller's buffer, or a
+ * packed block. bytes: length that is sent or received */
 static char *own_bytes(call_t * c, MPI_Aint bytes, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_call_gather_t *b = &c->gather;
@@ -299,7 +302,8 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
 
 /* -- the first schedule -- */
 
-/* bytes: length of a block, as far as this rank knows. Returns false if nothing is left to do. */
+/* Prepare the first schedule, that of the records. bytes: length of a block, as far as this rank
+ * knows. Returns false if nothing is left to do. */
 static bool prepare_records(call_t * c, int root, bool is_up,
                             bool has_counts, MPI_Aint bytes, MPII_Topo_attr_t * attr)
 {

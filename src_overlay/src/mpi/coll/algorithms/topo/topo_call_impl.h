@@ -17,13 +17,14 @@ void MPII_Topo_call_init(MPII_Topo_call_t * call, int tag, MPIR_Comm * comm_ptr)
 /* Keep an error and go on, because other processes wait for the messages of this one. */
 void MPII_Topo_call_note_error(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
 
-/* The order of the ranks. Returns false, and ends the call, if there is none. */
+/* Find the order of the ranks. Returns false if there is none, because of an error; the call is
+ * then empty. */
 bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr);
 
-/* Look for a list of the steps of this schedule. If there is one, set c->gen to it and return true:
- * the caller need not generate anything. The schedule must follow from communicator and arguments.
- * arg: 0 to 255 */
+/* Look for a list of the steps of this schedule. If there is one, set call->gen to it and return
+ * true: the caller need not generate the schedule. The schedule must depend only on the
+ * communicator and these arguments. arg: 0 to 255 */
 bool MPII_Topo_call_find_list(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg,
                               int radix, int root);
 
@@ -57,8 +58,8 @@ MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
  * MPII_Topo_radix_of; 0: the algorithm has no radix */
 int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
                          MPII_Topo_family_t family, MPI_Aint bytes);
-/* Whether a vector of count elements is so short that it is always one segment. If so, set
- * call->data. */
+/* Whether a vector of count elements is so short that it is always one segment. If so, set the
+ * units in call->data. */
 bool MPII_Topo_call_is_one_segment(MPII_Topo_call_t * call, MPI_Aint count, MPI_Datatype type);
 
 /* Cut a vector of count elements into segments. Returns their number. */
@@ -68,7 +69,8 @@ int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t
 /* Bytes in memory of `count` elements, from *true_lb of the first one on */
 MPI_Aint MPII_Topo_call_span(MPI_Datatype type, MPI_Aint count, MPI_Aint * true_lb);
 
-/* Use the buffer of the call as bytes: in place, or as a packed copy if its type has gaps. */
+/* Set the buffers of the schedule to the caller's buffer as bytes: in place or, if its type has
+ * gaps, a packed copy. is_input: the copy is packed now; otherwise it is unpacked at the end. */
 void MPII_Topo_call_set_bytes(MPII_Topo_call_t * call, void *buf, MPI_Aint count,
                               MPI_Datatype type, bool is_input, MPII_Topo_attr_t * attr);
 
@@ -86,21 +88,22 @@ MPI_Aint MPII_Topo_call_bytes_of_blocks(const MPII_Topo_call_t * call);
 int MPII_Topo_call_copy_line(const MPII_Topo_call_t * call, const int rank[], char *buf,
                              MPI_Aint count, MPI_Datatype type, char *line, bool to_line);
 
-/* Set data.block_of: the rank whose block a unit belongs to. */
+/* Set data.block_of to rank_of(order, unit) for each unit: the rank to whose block the unit
+ * belongs. */
 void MPII_Topo_call_find_blocks(MPII_Topo_call_t * call, const MPII_Topo_order_t * order,
                                 int num_units,
                                 int (*rank_of)(const MPII_Topo_order_t * order, int unit));
 
-/* Set the units of allgather(v) in call->buf, the buffer of the user. Units are blocks, the longest
- * with `longest` elements. If blocks are cut, units are bytes of the packed blocks, and their
- * length is set. Bytes, because all ranks must cut alike, and types of one signature may have
- * elements of different lengths. */
+/* Set the units of allgather(v) in call->buf, the buffer of the user. Units are blocks; the longest
+ * block has `longest` elements. are_cut: units are pieces of the packed blocks, in bytes, and the
+ * caller has set their length. All ranks must cut alike, but types with the same signature may have
+ * elements of different sizes. */
 void MPII_Topo_call_set_blocks(MPII_Topo_call_t * call, MPI_Aint longest, bool are_cut,
                                MPII_Topo_attr_t * attr);
 
 /* Cut each block into pieces, and allocate a buffer for them. Unit u is piece u / data.num_blocks
- * of the block that data.block_of names. `joined` is the type in that buffer; `per_element`
- * elements of it are one element of the user. */
+ * of the block that data.block_of names. joined: type of the elements of that buffer, of which
+ * per_element are one element of the user */
 void MPII_Topo_call_join(MPII_Topo_call_t * call, int num_pieces, MPI_Datatype joined,
                          MPI_Aint per_element);
 
@@ -113,12 +116,13 @@ typedef enum {
 int MPII_Topo_call_copy_blocks(const MPII_Topo_call_t * call, char *buf, bool to_joined,
                                MPII_Topo_whose_t whose);
 
-/* Join for allgather(v): pack the rank's own block from call->buf, and unpack all blocks at the
- * end. */
+/* Join the blocks of an allgather(v): pack the rank's own block from call->buf now, and unpack all
+ * other blocks at the end. */
 void MPII_Topo_call_join_allgather(MPII_Topo_call_t * call, int num_pieces,
                                    MPII_Topo_attr_t * attr);
 
-/* Join for reduce_scatter(_block) */
+/* Join the blocks of a reduce_scatter(_block): copy the rank's contribution to all blocks now, and
+ * the rank's own block to recvbuf at the end. */
 void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
                                         int num_pieces, MPII_Topo_attr_t * attr);
 

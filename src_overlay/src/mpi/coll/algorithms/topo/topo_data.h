@@ -18,13 +18,13 @@ typedef struct {
     MPI_Aint units_per_block, unit_len;
     MPI_Aint first_len;         /* length of the first unit of a block, if shorter than unit_len; or
                                  * 0 */
-    MPI_Aint num_more;          /* the first num_more units of a block are followed by further
-                                 * units; how many follows from the length of the call */
+    MPI_Aint num_more;          /* units 0 ... num_more - 1 of a block are followed by further
+                                 * units, whose number depends on the length of the call */
     MPI_Aint block_len;         /* elements of a block; the blocks are contiguous */
     const MPI_Aint *offsets;    /* NULL, or [number of units + 1]: first element of each unit, in
                                  * place of the above */
-    const MPI_Aint *counts, *displs;    /* NULL, or the tables of a v-collective. With these, or
-                                         * with block_of, a step has one unit */
+    const MPI_Aint *counts, *displs;    /* NULL, or the tables of a v-collective, by block. With
+                                         * these, or with block_of, a step has one unit */
     MPI_Aint count_len;         /* with counts: number of elements for each 1 in counts and
                                  * displs */
     const int *block_of;        /* NULL, or [num_blocks]: unit u is piece u / num_blocks of block
@@ -73,8 +73,9 @@ static inline bool MPII_Topo_data_has_more(const MPII_Topo_data_t * d, int unit)
 /* Number of elements in TMP before a slot */
 MPI_Aint MPII_Topo_data_slot(const MPII_Topo_data_t * data, int slot);
 
-/* If the units are not contiguous: *type describes all of them, from the first element of the
- * buffer on; the caller frees it. Otherwise *type is MPI_DATATYPE_NULL. */
+/* If the units are not contiguous, sets *type to a datatype that describes all of them, from the
+ * first element of the buffer on; the caller frees it. Otherwise, sets *type to MPI_DATATYPE_NULL.
+ * Returns an MPI error code. */
 int MPII_Topo_data_type(const MPII_Topo_data_t * data, int unit, int num, MPI_Datatype * type);
 
 #endif /* TOPO_DATA_H_INCLUDED */

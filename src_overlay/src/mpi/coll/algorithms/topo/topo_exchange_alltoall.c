@@ -10,11 +10,11 @@
 /* Alltoall: one plan, for blocks of one byte, serves all sizes. All processes know it without
  * communication. */
 
-/* Make room for blocks of a size, on this host only: first for longer ones, so that growing sizes
- * rarely need room, or else for just these. The ranks of the host synchronize before: a rank with
- * blocks of another size, for which it has room, does not call this function. If there is no room
- * for all of them, or no agreement, this is an error. All processes learn of it by empty
- * messages. */
+/* Make room for blocks of a size, on this host only. Ask first for room for longer blocks, so that
+ * growing sizes rarely need more room; if that is refused, for blocks of just this size. The ranks
+ * of the host synchronize before, because a rank with blocks of another size may have room and not
+ * call this function. If ranks of the host have different sizes, or if there is no room, this is an
+ * error. Empty messages tell all processes of it. *lacking: set to `block` if there is no room */
 static int make_room(MPII_Topo_exchange_t * ex, const MPII_Topo_uniform_t * u, MPI_Aint block,
                      MPI_Aint * lacking, MPII_Topo_attr_t * attr)
 {
@@ -61,7 +61,7 @@ static MPII_Topo_uniform_t *get_uniform_plan(MPII_Topo_exchange_t * ex, int flag
     return u;
 }
 
-/* The same with the wires for blocks of a size */
+/* The same, with wires for blocks of a size */
 static MPII_Topo_uniform_t *get_uniform(MPII_Topo_exchange_t * ex, int flags, MPI_Aint block)
 {
     MPII_Topo_uniform_t *u = get_uniform_plan(ex, flags);

@@ -210,7 +210,7 @@ static void note_decision(MPIR_Comm * comm_ptr, MPII_Topo_decline_t decline)
     }
 }
 
-/* Of the long blocks: another tag than the messages of the plan */
+/* Tag of the long blocks, different from that of the messages of the plan */
 #define LONG_TAG MPIR_ALLTOALLW_TAG
 
 static void free_plans(struct MPII_Topo_plans *plans)
@@ -302,7 +302,8 @@ int MPII_Topo_exchange_alltoallv(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * 
         entry->last_use = ++ex->plans->clock;
         comm_ptr->coll.topo->num_plan_misses = 0;
         MPII_Topo_counter_add(&MPII_Topo_plan_hits, 1);
-        /* Only if all ranks guessed right: the others wrote their blocks to other places. */
+        /* Only if all ranks guessed right: a rank that guessed wrong wrote its blocks to other
+         * places. */
         is_handed_on = ex->shm && vote.max[0] == slot + 1 &&
             vote.max[1] == MPII_TOPO_EX_MAX_ENTRIES - slot;
     }

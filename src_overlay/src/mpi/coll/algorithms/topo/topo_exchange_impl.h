@@ -129,7 +129,7 @@ void MPII_Topo_ex_end(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr);
 /* Returns NULL if memory is exhausted. */
 const MPII_Topo_route_t *MPII_Topo_ex_route(MPII_Topo_exchange_t * ex, int flags);
 
-/* Make room for so many bytes in each half; all ranks of a host pass the same number. Collective
+/* Make room for so many bytes in each half. All ranks of a host pass the same number. Collective
  * over them. *is_ok: whether there is room. With shared memory, all ranks of the host get the same
  * *is_ok. */
 int MPII_Topo_ex_reserve(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
@@ -142,7 +142,7 @@ void MPII_Topo_ex_count_need(MPII_Topo_exchange_t * ex, int64_t bytes);
 
 /* -- topo_exchange_vote.c -- */
 
-/* Set who votes along the tree: all ranks, or the leaders of the hosts */
+/* Choose the voters along the tree: all ranks, or the leaders of the hosts */
 void MPII_Topo_ex_plant_ranks(MPII_Topo_exchange_t * ex);
 void MPII_Topo_ex_plant_leaders(MPII_Topo_exchange_t * ex);
 
@@ -166,9 +166,9 @@ int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int
 int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, const MPII_Topo_wires_t * w, int k,
                          bool do_wait, MPII_Topo_attr_t * attr);
 
-/* Alltoall: publish the size of blocks to the ranks of the host before the next synchronization; -1
- * if this rank sends blocks of another size than it receives. And test whether all of them have
- * published this size. */
+/* Alltoall: publish the size of blocks to the ranks of the host, before the next synchronization;
+ * -1: this rank sends blocks of another size than it receives. MPII_Topo_ex_is_same_block returns
+ * whether all ranks of the host have published this size. */
 void MPII_Topo_ex_tell_block(MPII_Topo_exchange_t * ex, int64_t block);
 bool MPII_Topo_ex_is_same_block(const MPII_Topo_exchange_t * ex, int64_t block);
 
@@ -189,9 +189,9 @@ int MPII_Topo_ex_distribute(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * 
 void MPII_Topo_ex_set_most(const MPII_Topo_exchange_t * ex, bool in_place,
                            MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in);
 
-/* Decide how blocks are joined, or why they are not. bytes: of all blocks that a plan would
+/* Decide how blocks are joined, or why they are not. bytes: bytes of all blocks that a plan would
  * contain; pairs: number of pairs of ranks that have such a block; long_pairs: number of pairs with
- * a longer one. *flags: for MPII_Topo_route_create */
+ * a longer block. *flags: for MPII_Topo_route_create */
 MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double bytes, double pairs,
                                         double long_pairs, int *flags);
 

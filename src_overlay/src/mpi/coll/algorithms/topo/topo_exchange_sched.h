@@ -63,7 +63,8 @@ int MPII_Topo_exchange_uniform_add(const MPII_Topo_blocks_t * out, const MPII_To
                                    MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
                                    MPIR_TSP_sched_t sched);
 
-/* Add messages between all ranks to an empty schedule, if all ranks know that there is no plan. */
+/* Add messages between all ranks to an empty schedule. For calls of which all ranks know that there
+ * is no plan. */
 int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
                                     bool in_place, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched);
 

@@ -255,8 +255,8 @@ static bool advance_list(exec_t * e, MPII_Topo_attr_t * attr)
         (e->num_sends == 0 || !MPII_Topo_exec_has_pending(e, INT_MAX, INT64_MAX, attr));
 }
 
-/* Run what can run without waiting. Returns whether the schedule is complete. If not, the caller
- * waits for wait_req or wait_from. */
+/* Run all steps that need not wait. Returns whether the schedule is complete. If not, the caller
+ * waits for wait_req or wait_from, or for room in a pipe if num_unwritten > 0. */
 static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_t *gen = e->gen;

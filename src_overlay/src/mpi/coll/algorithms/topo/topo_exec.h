@@ -16,14 +16,14 @@
 
 typedef struct MPII_Topo_exec MPII_Topo_exec_t;
 
-/* Run a schedule to its end. pipes: those of the communicator, or NULL. After an error the rank
- * still sends all its messages, without content, since others wait for them; attr keeps the
- * error. */
+/* Run a schedule to its end. pipes: pipes of the communicator, or NULL. After an error the rank
+ * still sends all its messages, without content, since other ranks wait for them. Returns an error
+ * of this process; attr also has the errors that messages carried. */
 int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data, int tag,
                        MPIR_Comm * comm_ptr, MPII_Topo_pipes_t * pipes, MPII_Topo_attr_t * attr);
 
 /* Run a list of steps to its end, without pipes. A unit is a block of `count` elements of a basic
- * type; blocks lie one behind the other. */
+ * type; blocks are contiguous. Returns as MPII_Topo_exec_run. */
 int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, void *out,
                              MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
@@ -34,7 +34,7 @@ MPII_Topo_exec_t *MPII_Topo_exec_begin(const MPII_Topo_gen_t * gen, const MPII_T
                                        int tag, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 /* Run what can run without waiting. Returns whether the schedule is complete. */
 bool MPII_Topo_exec_advance(MPII_Topo_exec_t * exec, MPII_Topo_attr_t * attr);
-/* Free exec, and return the first error. */
+/* Free exec. Returns as MPII_Topo_exec_run. */
 int MPII_Topo_exec_end(MPII_Topo_exec_t * exec);
 
 #endif /* TOPO_EXEC_H_INCLUDED */

@@ -80,20 +80,20 @@ struct MPII_Topo_exec {
     int max_flying;             /* limit of the messages on their way */
     int64_t num_sent;
     unsigned long num_rack_messages;    /* number of messages to other racks */
-    /* to the other ranks of this host; NULL: these get messages, too */
+    /* pipes to the other ranks of this host; NULL: messages go to these ranks, too */
     MPII_Topo_pipes_t *pipes;
-    MPI_Aint pipe_bytes;        /* longest message that goes through a pipe */
+    MPI_Aint pipe_bytes;        /* longest message that goes through a pipe; -1: none does */
     MPI_Aint piece_count;       /* elements of a piece of a pipe */
     MPI_Aint type_size;
-    bool is_packed;             /* the type has no gaps: memory is as in a message */
+    bool is_packed;             /* in memory as in a message */
     MPI_Datatype copy_type;     /* type of copies to and from pipes: bytes if is_packed, else the
                                  * type of the call */
     MPI_Aint copy_count;        /* elements of copy_type for one element of the call */
     int num_unwritten;          /* number of sends that wait for room in pipes */
     bool is_broken;             /* a process of this host has died */
     /* What the executor waits for: this request, this pipe, or room in a full pipe */
-    MPIR_Request *wait_req;     /* or NULL */
-    int wait_from;              /* or -1 */
+    MPIR_Request *wait_req;     /* NULL: no request */
+    int wait_from;              /* index of the pipe; -1: none */
     MPII_Topo_exec_errors_t errors;
     /* The fields below are not set to zero at the beginning. */
     MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; for a list of steps, message
@@ -187,11 +187,12 @@ void MPII_Topo_exec_send(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step, ch
 void MPII_Topo_exec_message(MPII_Topo_exec_t * e, int peer, char *buf, MPI_Aint count,
                             MPI_Datatype type, MPII_Topo_attr_t * attr);
 
-/* Write into pipes what they have room for. Sends of one pipe stay in order. */
+/* Write into pipes as much data as they have room for. Sends of one pipe stay in order. */
 void MPII_Topo_exec_write_pipes(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr);
 
-/* Drop complete sends. Returns whether the caller has to wait: if the oldest one that is left is of
- * a round before `round`, or `most` or more messages were sent since then. */
+/* Drop the oldest sends up to the first one that is not complete. Returns whether the caller has to
+ * wait for that send: it is of a round before `round`, or `most` or more messages have been sent
+ * since. */
 bool MPII_Topo_exec_has_pending(MPII_Topo_exec_t * e, int round, int64_t most,
                                 MPII_Topo_attr_t * attr);
 

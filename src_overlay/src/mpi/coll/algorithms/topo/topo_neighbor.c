@@ -21,9 +21,9 @@ typedef struct {
     int *at;
 } list_t;
 
-/* What a rank of a host tells another one: the destinations of its edges to the hosts that the
- * other serves as s, by host and rank; and pairs (host, number of edges) for the
- * hosts that the other serves as r. */
+/* What a rank tells another rank of its host. dests: destinations of its edges to the hosts that
+ * the other rank serves as s, by host and rank. hosts: pairs (host, number of edges) for the hosts
+ * that the other rank serves as r */
 typedef struct {
     list_t dests, hosts;
 } told_t;
@@ -301,7 +301,7 @@ static void add_in(MPII_Topo_nb_stage_t * s, int rank, int num)
     s->blocks_in += num;
 }
 
-/* A message of all blocks that were added to source[] since the last one */
+/* Add a message of all blocks that were added to source[] since the message before. */
 static void add_out(MPII_Topo_nb_stage_t * s, int rank)
 {
     int first = s->num_out > 0 ? s->out[s->num_out - 1].first + s->out[s->num_out - 1].num : 0;
@@ -490,8 +490,9 @@ static uint64_t hash_edge(int from, int to)
     return h ^ h >> 33;
 }
 
-/* Whether each edge is known at both ends: an erroneous graph must not hang here. A sum over all
- * edges of a hash of each: those that leave less those that arrive. */
+/* Whether each edge is known at both ends: an erroneous graph must not hang here. Each edge has a
+ * hash. Each rank adds the hashes of its outgoing edges and subtracts those of its incoming edges.
+ * The sum over all ranks is 0 if each edge is known at both ends. */
 static int check_edges(const MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr, bool *is_consistent,
                        MPII_Topo_attr_t * attr)
 {

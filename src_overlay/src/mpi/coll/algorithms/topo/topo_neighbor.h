@@ -27,22 +27,23 @@
  * Source: Collom, Li, Bienz, "Optimizing Irregular Communication with Neighborhood Collectives and
  * Locality-Aware Parallelism", 2023 (arXiv 2308.13869): three-step aggregation. */
 
-/* A message between this rank and another one, or with itself, which is no message but a copy */
+/* A message between this rank and another one. A message to itself is a copy. */
 typedef struct {
     int rank;                   /* the other rank */
     int num;                    /* number of its blocks */
-    int first;                  /* number of blocks in the messages before it, sent or received, of
-                                 * its stage */
+    int first;                  /* number of blocks in the messages before it that are sent, or
+                                 * received, in this stage */
 } MPII_Topo_bundle_t;
 
-/* One of the three stages. Blocks are numbered through all messages that are received, and through
- * all messages that are sent. */
+/* One of the three stages. The blocks of all received messages are numbered in order, and so are
+ * the blocks of all sent messages. */
 typedef struct {
     int num_in, num_out;        /* messages */
     int blocks_in, blocks_out;
     MPII_Topo_bundle_t *in, *out;
-    int *source;                /* [blocks_out] the block that the stage before received. First
-                                 * stage: the edge, or 0 in allgather */
+    int *source;                /* [blocks_out] number of the block among those that the stage
+                                 * before received. First stage: number of the edge, or 0 in
+                                 * allgather */
 } MPII_Topo_nb_stage_t;
 
 typedef struct {
@@ -61,11 +62,12 @@ typedef struct {
     int *source, *dest;         /* [indegree], [outdegree] ranks, or MPI_PROC_NULL */
     char *is_near_source, *is_near_dest;        /* likewise: on this host */
     MPII_Topo_nb_route_t route[MPII_TOPO_NB__NUM];
-    /* same on all ranks: the longest block that is joined, 0: none; and whether joined messages of
-     * such blocks are predicted to be faster than a message for each edge */
+    /* The same on all ranks. limit: length in bytes of the longest block that is joined; 0: none
+     * is. is_gain: whether joined messages of such blocks are predicted to be faster than a message
+     * for each edge */
     MPI_Aint limit[MPII_TOPO_NB__NUM];
     bool is_gain[MPII_TOPO_NB__NUM];
-    MPI_Aint most;              /* of limit[] */
+    MPI_Aint most;              /* largest value of limit[] */
     bool has_lone;              /* same on all ranks: some rank has no edge */
     MPL_atomic_ptr_t spare;     /* memory of a call that has ended, for the next call */
 } MPII_Topo_neighbor_t;
@@ -74,7 +76,7 @@ typedef struct {
  * algorithms may run on it. Collective. */
 int MPII_Topo_neighbor_create(MPIR_Comm * comm_ptr);
 
-/* The plan of a communicator; NULL: it has none */
+/* The plan of a communicator; NULL: there is none */
 MPII_Topo_neighbor_t *MPII_Topo_neighbor_get(MPIR_Comm * comm_ptr);
 
 /* The edges of this rank, in the order of neighborhood collectives: source[indegree],
@@ -82,10 +84,10 @@ MPII_Topo_neighbor_t *MPII_Topo_neighbor_get(MPIR_Comm * comm_ptr);
 int MPII_Topo_neighbor_edges(MPIR_Comm * comm_ptr, int *indegree, int **source, int *outdegree,
                              int **dest);
 
-/* Whether topo_auto takes these algorithms. sent, received: bytes of each block, which MPI requires
- * to be the same on all ranks; 0 where blocks may differ. A rank without an edge that way may have
- * another value. So if some rank has no edge at all, the result does not depend on them. It is the
- * same on all ranks. */
+/* Whether topo_auto takes these algorithms. sent, received: bytes of each block; 0 if blocks may
+ * differ. MPI requires the same value on all ranks, but a rank without outgoing or incoming edges
+ * may pass another value. So if some rank has no edge at all, the result does not depend on these
+ * values. The result is the same on all ranks. */
 bool MPII_Topo_neighbor_is_gain(MPIR_Comm * comm_ptr, int kind, MPI_Aint sent, MPI_Aint received);
 
 /* -- topo_neighbor_run.c -- */

@@ -27,17 +27,19 @@
 #define MPII_TOPO_NB_DEFAULT_LIMIT 1024
 #define MPII_TOPO_NB_MIN_LIMIT 64
 
-/* What a rank does in a call; of all ranks, the most of each */
+/* What a rank does in a call; or of each number the maximum over all ranks */
 typedef struct {
     int64_t far;                /* edges to other hosts */
     int64_t joined;             /* its blocks in joined messages to other hosts */
     int64_t messages;           /* joined messages to other hosts */
-    int64_t inside;             /* messages of the first and the last stage: of each, those that it
-                                 * sends or those that it receives, whichever are more */
+    int64_t inside;             /* messages of the first and the last stage; for each of these
+                                 * stages, the number of messages that the rank sends or receives,
+                                 * whichever is larger */
     int64_t out[3];             /* blocks that it sends in each of the three stages */
 } MPII_Topo_nb_load_t;
 
-/* The value at a length of a curve that MPII_Topo_lengths_t has at 1 KiB << i. empty: at 0 */
+/* The value at a length of a curve of MPII_Topo_lengths_t, by linear interpolation. empty: value at
+ * length 0 */
 static inline int64_t MPII_Topo_nb_at(const int64_t curve[], int64_t empty, int64_t bytes)
 {
     int i = 0;
@@ -56,8 +58,8 @@ static inline int64_t MPII_Topo_nb_link(const MPII_Topo_lengths_t * of, int64_t 
 }
 
 /* Whether joined messages are predicted to take less time than a message for each edge, if all
- * blocks have this length. Ranks of a host share its link. A joined block is copied four times, and
- * twice more by messages inside a host. */
+ * blocks have this length. Ranks of a host share its link. A joined block is copied four times by
+ * this code, and twice more by messages inside a host. */
 static inline bool MPII_Topo_nb_is_gain(const MPII_Topo_lengths_t * of,
                                         const MPII_Topo_nb_load_t * load, int max_ppn,
                                         int64_t bytes)
@@ -80,10 +82,11 @@ static inline bool MPII_Topo_nb_is_gain(const MPII_Topo_lengths_t * of,
 }
 
 /* Length of the longest block that is joined; 0: none is. memory_blocks: number of blocks for which
- * a call has memory. Sets is_gain to whether topo_auto takes the algorithm. If so, the limit is the
- * length of the longest block for which it does. Otherwise a user must have chosen the algorithm.
- * Then the limit is where the gap of a message between hosts, or the time of a processor to send
- * one, pays for two messages' copies inside a host. */
+ * a call needs memory. Sets *is_gain to whether topo_auto takes the algorithm. If so, the limit is
+ * the length of the longest block for which topo_auto takes it. If not, the algorithm runs only if
+ * the user has chosen it. Then the limit is the longest block for which joining saves more than it
+ * costs: it saves the gap, or the overhead, of a message between hosts, and costs two copies inside
+ * hosts. */
 static inline int64_t MPII_Topo_nb_limit(const MPII_Topo_lengths_t * of,
                                          const MPII_Topo_nb_load_t * load, int max_ppn,
                                          int64_t memory_blocks, bool *is_gain)

@@ -20,14 +20,14 @@ int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order
                            MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr);
 void MPII_Topo_pipes_free(MPII_Topo_pipes_t * pipes);
 
-/* Bracket each call that uses the pipes. All ranks of the host must make these calls in the same
+/* Begin and end a call that uses the pipes. All ranks of the host must make these calls in the same
  * order. If the memory was given back meanwhile, MPII_Topo_pipes_begin creates it again. */
 int MPII_Topo_pipes_begin(MPII_Topo_pipes_t * pipes, MPIR_Comm * comm_ptr, int tag,
                           MPII_Topo_attr_t * attr);
 void MPII_Topo_pipes_end(MPII_Topo_pipes_t * pipes);
 
-/* In bytes: the longest message, and the longest piece of a message. room: the longest piece on any
- * host with num_ranks ranks */
+/* In bytes: the longest message, MPIR_AINT_MAX if any length is allowed; and the longest piece of a
+ * message. room: the longest piece on a host with num_ranks ranks */
 MPI_Aint MPII_Topo_pipes_limit(const MPII_Topo_pipes_t * pipes);
 MPI_Aint MPII_Topo_pipes_piece(const MPII_Topo_pipes_t * pipes);
 MPI_Aint MPII_Topo_pipes_room(MPIR_Comm * comm_ptr, int num_ranks);

@@ -21,11 +21,12 @@
 /* Waiting for a counter in shared memory, while messages, one-sided communication and other threads
  * make progress.
  *
- * A process that waits first spins for a moment, if its host has a core for each of its ranks. If
- * the device can be woken by a descriptor (MPID_HAS_PROGRESS_WAKER), the process then announces in
- * shared memory that it sleeps, and sleeps in MPID_Progress_wait, which also handles incoming
- * messages. The rank that brings the counter to its target finds the sleepers there and sends to
- * their sockets. With other devices the process polls, as these devices do in every wait.
+ * A process that waits first spins for a moment, if the processors suffice
+ * (MPII_Topo_shm_may_spin). If the device can be woken by a descriptor (MPID_HAS_PROGRESS_WAKER),
+ * the process then announces in shared memory that it sleeps, and sleeps in MPID_Progress_wait,
+ * which also handles incoming messages. The rank that brings the counter to its target finds the
+ * sleepers there and sends to their sockets. With other devices the process polls, as these devices
+ * do in every wait.
  *
  * No wake-up is lost. A sleeper writes waits_for and then reads the counter. The rank that counts
  * writes the counter and then reads waits_for. Both are sequentially consistent, so at least one
