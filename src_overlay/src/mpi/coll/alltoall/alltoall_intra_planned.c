@@ -12,8 +12,8 @@
  * See MPIR_Alltoallv_intra_planned. All blocks have the same size, so all processes know the plan:
  * there is no vote, and one plan serves all sizes.
  *
- * Cost: as there, without the vote. MPIR_Alltoall_intra_brucks: lg(p).(o + a + (p/2).n.b), each
- * block is sent lg(p)/2 times; p: number of ranks, n: bytes of a block.
+ * Cost: as there, without the vote. MPIR_Alltoall_intra_brucks: lg(p).(o + a + (p/2).n.b), since
+ * each block is sent lg(p)/2 times. p: number of ranks; n: bytes of a block.
  *
  * Preferred for short blocks, up to MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES.
  *
@@ -45,7 +45,8 @@ int MPIR_Alltoall_intra_planned(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     goto fn_exit;
 }
 
-/* The ranks of a host use messages as well: a schedule cannot wait for shared memory. */
+/* Nonblocking form: the ranks of a host send each other messages, since a schedule cannot wait for
+ * shared memory. */
 int MPIR_TSP_Ialltoall_sched_intra_planned(const void *sendbuf, MPI_Aint sendcount,
                                            MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                                            MPI_Datatype recvtype, MPIR_Comm * comm_ptr,

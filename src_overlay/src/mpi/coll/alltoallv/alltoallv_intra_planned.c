@@ -25,10 +25,10 @@
  * one message to one host of each other rack, which forwards the blocks in its rack.
  *
  * A plan depends only on the number of bytes between each pair of ranks. Each process knows its own
- * row and column of these numbers. It finds the stored plans with the same row and column, and a
- * vote finds the plan that all processes have found: a word goes up and down a tree of hosts. If
- * there is none, the ranks of a host exchange their rows and columns, which is all that the plan of
- * their host needs (with racks, some hosts exchange more sizes). Displacements, datatypes and
+ * row and column of these numbers. It looks up the stored plans with this row and column. A vote,
+ * which goes up and down a tree of hosts, finds a plan that all processes have found. If there is
+ * none, the ranks of a host exchange their rows and columns, which is all that the plan of their
+ * host needs (with racks, some hosts exchange more sizes). Displacements, datatypes and
  * MPI_IN_PLACE are not part of a plan: each process packs and unpacks as its call says.
  *
  * A block longer than MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES is a message of its own, from its sender
@@ -42,8 +42,8 @@
  * what its ranks send and receive; see MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES.
  *
  * Preferred for many short messages. Calls that would not gain fall back to MPICH's algorithm: on
- * one host, with one rank per host, with more long blocks than others, and if counts change from
- * call to call. All processes know which calls. MPI_T counters coll_topo_plan_... count them by
+ * one host, with one rank per host, with more long blocks than short ones, and if counts change
+ * from call to call. All processes decide alike. MPI_T counters coll_topo_plan_... count them by
  * reason.
  *
  * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC). */
@@ -79,7 +79,8 @@ int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcount
     goto fn_exit;
 }
 
-/* The ranks of a host use messages as well. The vote is a part of the schedule. */
+/* Nonblocking form: the ranks of a host send each other messages instead of sharing memory. The
+ * vote is a part of the schedule. */
 int MPIR_TSP_Ialltoallv_sched_intra_planned(const void *sendbuf, const MPI_Aint sendcounts[],
                                             const MPI_Aint sdispls[], MPI_Datatype sendtype,
                                             void *recvbuf, const MPI_Aint recvcounts[],

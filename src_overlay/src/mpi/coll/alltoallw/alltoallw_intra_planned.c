@@ -13,8 +13,8 @@
  * and alltoallw of the same sizes share it. Each block is packed and unpacked by its own
  * datatype.
  *
- * Cost: as MPIR_Alltoallv_intra_planned. MPIR_Alltoallw_intra_scattered: (p-1).o in place of
- * k.o, no vote; it packs blocks of derived datatypes, too.
+ * Cost: as MPIR_Alltoallv_intra_planned, with its symbols. MPIR_Alltoallw_intra_scattered: (p-1).o
+ * in place of k.o, and no vote; blocks of derived datatypes are packed there, too.
  *
  * Preferred for many short blocks, several ranks on a host.
  *
@@ -52,7 +52,8 @@ int MPIR_Alltoallw_intra_planned(const void *sendbuf, const MPI_Aint sendcounts[
     goto fn_exit;
 }
 
-/* The ranks of a host use messages as well. The vote is a part of the schedule. */
+/* Nonblocking form: the ranks of a host send each other messages instead of sharing memory. The
+ * vote is a part of the schedule. */
 int MPIR_TSP_Ialltoallw_sched_intra_planned(const void *sendbuf, const MPI_Aint sendcounts[],
                                             const MPI_Aint sdispls[],
                                             const MPI_Datatype sendtypes[], void *recvbuf,

@@ -12,5 +12,5 @@
  *
  * Preferred if ranks of a rack are not consecutive, or if other jobs load the links between racks:
  * few and long messages pass these links. A leader receives from all its children directly. So with
- * very many hosts in a rack, or very many racks, and short blocks, topo_binomial is faster. */
+ * very many hosts in a rack, or very many racks, and short blocks, topo_knomial is faster. */
 MPII_TOPO_ALGORITHM(Gather, gather, rack_leader)

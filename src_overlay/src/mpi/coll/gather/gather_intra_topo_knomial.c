@@ -11,6 +11,5 @@
  *
  * Preferred for short blocks, where a rank can send several messages in one latency: a large radix
  * makes the tree flat. rack_leader has few messages between racks, and is preferred for long
- * blocks.
- * topo_binomial sends nearly all blocks straight to the rack of the root. */
+ * blocks. */
 MPII_TOPO_ALGORITHM(Gather, gather, topo_knomial)

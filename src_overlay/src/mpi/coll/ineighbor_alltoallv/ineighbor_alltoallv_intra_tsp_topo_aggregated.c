@@ -9,8 +9,8 @@
 
 /* Algorithm: Neighbourhood collective with one message between two hosts
  *
- * The blocks from one host to another one are collected by a rank there, cross in one message, and
- * are handed out by a rank of the other host. topo_neighbor.h tells who does that.
+ * One rank of a host collects the blocks for another host, and sends them in one message. One rank
+ * of the other host hands them out. topo_neighbor.h says which ranks these are.
  *
  *   hosts {0,1} {2,3}; edges 0->2 0->3 1->2 1->3: 4 messages between the hosts, and here
  *     0: 12 13 from 1        2: 02 03 12 13 from 0
@@ -23,8 +23,8 @@
  * host to other hosts. Memory: the blocks of all edges that a rank has or forwards.
  *
  * Preferred for short blocks where the ranks of a host have many neighbours on other hosts. Longer
- * blocks, and those inside a host, are messages of their own. On one host, with one rank a host, or
- * if the place of the communicator is not known, all are.
+ * blocks, and blocks inside a host, are messages of their own. On one host, with one rank on each
+ * host, or if the place of the communicator is not known, all blocks are.
  *
  * Source: Collom, Li, Bienz, "Optimizing Irregular Communication with Neighborhood Collectives and
  * Locality-Aware Parallelism", 2023 (arXiv 2308.13869). */

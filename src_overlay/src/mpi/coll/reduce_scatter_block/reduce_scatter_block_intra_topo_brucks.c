@@ -10,5 +10,6 @@
 /* Algorithm: Bruck's allgather with radix k backwards, level by level: topo_gen_spread.c
  *
  * Preferred for short blocks, where a rank can send several messages in one latency. It takes any
- * number of ranks. Memory: twice the blocks that a rank contributes. */
+ * number of ranks. Memory: twice the blocks that a rank contributes if all ranks exchange; up to
+ * four times if leaders of hosts do. */
 MPII_TOPO_ALGORITHM(Reduce_scatter_block, reduce_scatter_block, topo_brucks)

@@ -10,8 +10,8 @@
 /* ch4 is asked before MPIR selects. If hosts have several ranks, it splits a bcast, reduce,
  * allreduce or barrier by a composition: a part in each host, in the shared memory of posix, and a
  * part between the first ranks of the hosts, for which MPIR selects. It splits a scan as MPIR's smp
- * does, and passes other calls on to MPIR. Who selects for the first four; the first line that
- * applies counts:
+ * does, and passes other calls on to MPIR. For bcast, reduce, allreduce and barrier, the first line
+ * that applies tells what runs:
  *
  *     what is set                                      what runs
  *     DEVICE_COLLECTIVES=all                           composition

@@ -73,11 +73,11 @@ static place_t no_place;        /* stands for all places beyond the limit */
 
 typedef struct MPII_Coll_row {
     MPII_Csel_container_type_e id;
-    int reason;
+    int reason;                 /* BY_CVAR, ... */
     const char *why;            /* rule, or reason for a replacement; else NULL */
     int num_ranks, num_hosts;
     const place_t *place;       /* NULL: unknown, or beyond the limit */
-    int size;
+    int size;                   /* class of sizes: index in size_names */
     unsigned long calls, timed_calls;
     double bytes;               /* sum over all calls */
     double seconds;             /* sum over timed calls */
@@ -91,7 +91,7 @@ typedef struct text {
     char text[];
 } text_t;
 
-static text_t *texts;
+static text_t *texts;           /* for MPII_Coll_report_text */
 
 /* The innermost blocking call of this thread */
 #ifdef MPL_TLS
@@ -205,7 +205,7 @@ static void trace_row(const row_t * row)
 }
 
 /* Number of hosts, as rules and topo_auto count them. If the place is unknown: number of MPICH's
- * nodes, which is larger if a launcher's list has a host twice. */
+ * nodes. That number is larger if a launcher's list names a host twice. */
 static int count_hosts(MPIR_Comm * comm_ptr)
 {
     MPII_Topo_count_t place;

@@ -21,8 +21,8 @@
 
 typedef struct {
     const char *name;
-    int *value;
-    int usual;
+    int *value;                 /* value on this rank */
+    int usual;                  /* default value */
 } setting_t;
 
 /* Variables that hold the defaults of parameters of algorithms: CVARs and others */
@@ -38,7 +38,7 @@ static const struct {
 #define NUM_PARAMS ((int) (sizeof(params) / sizeof(params[0])))
 #define PREFIX "MPIR_CVAR_"
 
-static int other_setting;
+static int other_setting;       /* see MPII_Coll_other_setting */
 static int num_inits;
 
 static UT_array *collective_cvars(void)

@@ -15,10 +15,10 @@
  *
  *     0 0 0 0  1 1 1 1  2 2 2 2  3 3 3 3    1 1 1 1  2 2 2 2  1 1 1 1  2 2 2 2
  *
- * The first of four calls does not count: some ranks are still in the call before it. The last call
+ * The first of four calls is no sample: some ranks are still in the call before it. The last call
  * of a round is followed by an allreduce of the median times. All ranks then choose the candidate
  * that is fastest for its slowest rank. Later rounds check this choice. Another trial follows if
- * its time has changed, or after very many calls. Between rounds no clock is read.
+ * the time of the choice has changed, or after very many calls. Between rounds no clock is read.
  *
  * A trial takes at most 32 calls, a check 4. The first check begins 8 calls after a trial. If a
  * call takes ten times as long as the allreduce, there is a check after every 12 calls or less. So
@@ -36,7 +36,7 @@
  * Cost after the first trial: 1/125 of the time of the calls for the allreduces, and at most 1/500
  * for trials, whose distance grows. */
 
-#define BLOCK 4 /* consecutive calls of a candidate; the first one does not count */
+#define BLOCK 4 /* consecutive calls of a candidate; the first one is no sample */
 #define MOST_BLOCKS 2   /* blocks of a candidate in a round, at most */
 #define SAMPLES (MOST_BLOCKS * (BLOCK - 1))
 
@@ -51,10 +51,11 @@
                          * trial */
 #define MAX_REST 1024
 #define MIN_GAP 256     /* least number of calls between trials */
-#define FREE_TRIALS 3   /* the first trials need not wait for that */
-#define MAX_DOUBLINGS 8 /* the gap between trials doubles with each trial, at most so often */
+#define FREE_TRIALS 3   /* the first trials do not wait for the gap */
+#define MAX_DOUBLINGS 8 /* the gap between trials doubles with each trial, at most this many
+                         * times */
 #define REGULAR_GAPS 8  /* after this many gaps a trial follows in any case */
-#define MAX_NS ((int64_t) 1 << 50)      /* larger numbers are clipped to these */
+#define MAX_NS ((int64_t) 1 << 50)      /* larger times and numbers of calls are clipped */
 #define MAX_CALLS ((int64_t) 1 << 32)
 
 typedef struct MPII_Csel_adapt {

@@ -30,8 +30,9 @@ static MPII_Csel_container_s auto_containers[MPIR_CSEL_COLL_TYPE__END] = {
 #undef CONTAINER
 };
 
-/* For neighbourhood collectives the communicator has decided for which blocks, when it got its
- * topology. */
+/* Neighbourhood collectives: the algorithm with joined messages. When a communicator gets its
+ * application topology, all its processes decide up to which block length it is used
+ * (topo_neighbor.c). */
 static MPII_Csel_container_s joined[MPIR_CSEL_COLL_TYPE__END] = {
 #define JOINED(COLL, Coll)                      \
     [MPIR_CSEL_COLL_TYPE__##COLL] = {.id = TYPE(MPIR_##Coll##_intra_tsp_topo_aggregated),\
@@ -105,8 +106,8 @@ void *MPIR_Csel_create_auto(void)
     return csel;
 }
 
-/* Selectors for calls that a CVAR forces to topo_auto. Several may be in use at a time, by threads
- * and by collectives inside other collectives. If all of these are in use, a call allocates one. */
+/* Selectors for calls that a CVAR forces to topo_auto. Several may be in use at the same time, by
+ * threads and by collectives inside other collectives. If all are in use, a call allocates one. */
 static struct {
     MPL_atomic_int_t is_used;
     bool is_made;
@@ -236,7 +237,8 @@ static int size_class(MPI_Aint bytes)
 
 /* -- decisions -- */
 
-/* MPICH's name of an algorithm, as the CVAR of the blocking collective has it */
+/* MPICH's name of an algorithm, as a value of the blocking collective's CVAR; NULL if there is
+ * none */
 static const char *short_name(MPII_Csel_container_type_e id)
 {
     static const char *const prefixes[] = { "_intra_", "_allcomm_" };

@@ -17,8 +17,9 @@ typedef enum {
     CSEL_HIERARCHY__ANY,
 } csel_hierarchy_e;
 
-/* Whether a bare "any" is a condition, and any name may precede "=any". Additional rows for the
- * table of conditions in csel_grammar.c. */
+/* CSEL_ANY_NAME_IS_ANY: "any" alone is a condition that always holds, and so is "=any" after any
+ * name. CSEL_CONDITIONS_OF_VERSION: additional rows for the table of conditions in
+ * csel_grammar.c */
 #if MPICH_NUMVERSION >= 40300000
 #define CSEL_ANY_NAME_IS_ANY true
 #define CSEL_CONDITIONS_OF_VERSION \
@@ -54,8 +55,8 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 #define CSEL_POF2(comm_ptr) MPL_pof2((comm_ptr)->local_size)
 
 /* CSEL_INTEGERS: the groups of integer types in mpir_op_util.h. CSEL_RAW_TYPE: a type as that file
- * names it; MPICH 5 replaces built-in types of the user by internal ones, whose last byte tells the
- * original type. */
+ * names it. MPICH 5 replaces built-in types of the user by internal ones, whose last byte
+ * identifies the original type. */
 #define CSEL_INTEGERS MPIR_OP_TYPE_GROUP(INTEGER)
 #define CSEL_RAW_TYPE(type) MPIR_DATATYPE_GET_RAW_INTERNAL(type)
 
@@ -93,10 +94,11 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 
 #endif
 
-/* Names of values of parameters: X(parameter, name, value). csel_max_tree_type gives the last tree
- * type that an algorithm allows; default_value points to its default. Trees that use the topology
- * are allowed for the algorithms whose control variable allows them. These algorithms have
- * parameters that coll_algorithms.txt does not list. */
+/* CSEL_PARAM_NAMES: names of values of parameters, X(parameter, name, value). csel_max_tree_type
+ * returns the last tree type that an algorithm allows; default_value points to the default of its
+ * parameter tree_type. Trees that use the topology are allowed for an algorithm if its control
+ * variable allows them. CSEL_PARAMS_OF_VERSION: parameters of such algorithms that
+ * coll_algorithms.txt does not list */
 #if MPICH_NUMVERSION >= 40200000
 static inline int csel_max_tree_type(const void *default_value)
 {

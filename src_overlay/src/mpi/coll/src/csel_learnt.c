@@ -17,11 +17,11 @@
 typedef struct lesson {
     struct lesson *next;
     int coll_type, num_ranks, num_hosts;
-    MPI_Aint bytes;
-    const char *placement, *name;
+    MPI_Aint bytes;             /* size class of the decision */
+    const char *placement, *name;       /* name: of the algorithm */
     int num_trials, num_stays;  /* number of trials of this algorithm; number of trials that chose
                                  * it */
-    double usec;                /* sum over all trials */
+    double usec;                /* sum of the measured times over all trials */
 } lesson_t;
 
 static lesson_t *lessons, **last_lesson = &lessons;

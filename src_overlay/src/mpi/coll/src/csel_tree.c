@@ -7,7 +7,8 @@
 #include "csel_tree.h"
 #include "topo_json.h"
 
-/* The recursion is limited: the depth of a tree is, the number of siblings is not. */
+/* Recursion goes along the depth of a tree, which is limited. The number of siblings is not
+ * limited. */
 static void free_tree(csel_node_s * node)
 {
     while (node) {

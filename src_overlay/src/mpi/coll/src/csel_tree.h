@@ -76,10 +76,12 @@ typedef struct csel_node {
 } csel_node_s;
 
 typedef struct csel {
-    /* owned; NULL: this is topo_auto's selector, or a selector pruned for a communicator */
+    /* owned by this selector; NULL: topo_auto's selector, or a selector pruned for a
+     * communicator */
     csel_node_s *tree;
     csel_node_s *coll_trees[MPIR_CSEL_COLL_TYPE__END];  /* the tree of each collective */
-    struct csel *fallback;      /* owned; searched if this selector has no answer; NULL: none */
+    struct csel *fallback;      /* owned by this selector, and searched if this selector has no
+                                 * answer; NULL: none */
     bool has_place;             /* whether conditions depend on the place */
     bool has_fixed_order;       /* pruned selectors only: reductions must not depend on the place */
     MPII_Topo_count_t place;    /* pruned selectors only: place of the communicator */
@@ -97,8 +99,8 @@ typedef struct csel {
 /* -- csel_tree.c -- */
 
 /* Rules that this MPICH does not know, in a file that may be written for another version of MPICH.
- * They are skipped and select nothing. If a condition is unknown, all keys behind it are skipped as
- * well: nobody can tell to which calls they apply. */
+ * They are skipped and select nothing. If a condition is unknown, all keys after it in the same
+ * object are skipped as well, since it is unknown to which calls they apply. */
 typedef struct {
     const char *text;           /* text of the file */
     int num;                    /* number of rules skipped; line and description of the first

@@ -84,7 +84,7 @@ void MPII_Coll_agree(void)
     }
 }
 
-/* Select again for a communicator that was created before the rules were known. */
+/* Prune the rules again for a communicator that was created before the rules were known. */
 static int prune_again(MPIR_Comm * comm_ptr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -159,8 +159,8 @@ static int use_tuning(const char *path, const char *text, size_t len)
     goto fn_exit;
 }
 
-/* Insert topo_auto between the rules of the tuning file and the built-in selection, if rank 0 wants
- * it. */
+/* Insert topo_auto between the rules of the tuning file and the built-in selection, if rank 0 has
+ * set MPIR_CVAR_COLL_TOPO_AUTO. */
 static int add_auto(void *builtin)
 {
     int mpi_errno = MPI_SUCCESS;
