@@ -214,8 +214,9 @@ int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source,
     } while (0)
 void MPII_Topo_out_of_memory(const char *where);
 
-/* Abort the job if mpi_errno says that a message was lost which tells this process what the others
- * do. Return if the sender has died: the other processes learn of that, too. */
+/* Abort the job if mpi_errno says that a message was lost without which this process cannot know
+ * what the other processes do. Return if mpi_errno is MPI_SUCCESS, or if the sender has died: the
+ * other processes learn of its death, too. */
 #define MPII_TOPO_NEED_MESSAGE(mpi_errno) MPII_Topo_need_message(mpi_errno, __func__)
 void MPII_Topo_need_message(int mpi_errno, const char *where);
 /* Abort the job because a message from `rank` has an unexpected length: the number of messages

@@ -109,8 +109,10 @@ typedef struct {
 int MPII_Topo_wires_create(const MPII_Topo_plan_t * plan, MPI_Aint scale, MPII_Topo_wires_t ** w);
 void MPII_Topo_wires_free(MPII_Topo_wires_t * w);
 
-/* Copy blocks to the segment, or from it: blocks for (from) ranks of the own host, of other hosts,
- * or all. Offsets are those of the plan times `scale`. */
+/* Copy blocks to the segment, or from it. which: the blocks for (from) ranks of the own host, of
+ * other hosts, or of all hosts. Empty blocks and blocks longer than blocks->most are left out.
+ * Block i lies in the segment at offsets[i] * scale; offsets[]: send_offset or recv_offset of the
+ * plan. Returns an MPI error code. */
 enum { MPII_TOPO_COPY_OWN_HOST = 1, MPII_TOPO_COPY_OTHERS = 2, MPII_TOPO_COPY_ALL = 3 };
 int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which,
                             const MPII_Topo_blocks_t * blocks, const int64_t offsets[],

@@ -16,9 +16,9 @@
  *
  *   LEADERS    The root has as children the first rank of each other rack, the first rank of each
  *              other host of its own rack, and the other ranks of its own host. The first rank of a
- *              rack likewise has the first ranks of its hosts, and these have the ranks of theirs.
- *              With levels above racks, the root has the first rank of each other group of the
- *              highest level, and so on down.
+ *              rack likewise has the first ranks of its hosts, and they have the other ranks of
+ *              their hosts. With levels above racks, the root has the first rank of each other
+ *              group of the highest level, and so on down.
  *   KNOMIAL    A k-nomial tree over the ranks of each host, over the hosts of each rack, and so on
  *              at each level, with a radix k for each. n members, of which the first is the root of
  *              the tree, are cut into k parts that differ by one member at most, the longer ones

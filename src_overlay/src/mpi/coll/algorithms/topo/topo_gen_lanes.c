@@ -90,7 +90,7 @@ enum { HOST = 1, RACK, CHAIN = MPII_TOPO_MAX_TIERS + 1, ROOT };
 
 typedef struct {
     int tier;
-    bool is_reduce;             /* what is received is reduced */
+    bool is_reduce;             /* received units are reduced */
 } stage_t;
 
 static const stage_t rooted[][4] = {

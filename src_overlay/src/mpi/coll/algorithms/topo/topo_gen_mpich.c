@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     message_t send, recv;
-    bool is_reduce;             /* what is received is reduced */
+    bool is_reduce;             /* received units are reduced */
 } exchange_t;
 
 static int wrap(const mpich_t * m, int rank)
@@ -306,7 +306,7 @@ static void allreduce_doubling(const mpich_t * m, int s, exchange_t * x)
     }
 }
 
-/* Both send what they have, although only the upper one's result changes. */
+/* Both ranks of a pair send their partial sum. Only the result of the upper one changes. */
 static void scan_doubling(const mpich_t * m, int s, exchange_t * x)
 {
     int peer = m->gen.rank ^ 1 << s;
@@ -372,9 +372,9 @@ static void smp(const mpich_t * m, int s, exchange_t * x)
     x->send.num = x->recv.num = units;
 }
 
-/* A scan in each host, whose last rank tells the first one; a scan of first ranks, which then tell
- * the first rank of the next host; and a bcast in each host. The bcast of a flag before that one is
- * left out. */
+/* First a scan in each host: its last rank sends the result to its first rank. Then a scan of the
+ * first ranks: each of them sends its result to the first rank of the next host. Last, a bcast in
+ * each host but the first one. MPICH's bcast of a flag before that bcast is left out. */
 static void scan_smp(const mpich_t * m, int s, exchange_t * x)
 {
     const MPII_Topo_hosts_t *h = m->hosts;

@@ -26,8 +26,9 @@
  *   base 1   The first rank of each host is its leader. A k-nomial tree (topo_gen_gather.c) gathers
  *            the blocks of the host in it, leaders exchange, and the tree broadcasts all blocks.
  *            Hosts may have any numbers of ranks.
- *   base 0   All ranks exchange, each with those of the same number in their hosts, and last those
- *            of a host. There are no steps before and after, but messages of a host share its link.
+ *   base 0   All ranks exchange: first the ranks with the same number in different hosts, and last
+ *            the ranks of a host. There are no steps before and after, but messages of a host
+ *            share its link.
  *
  *   5 hosts in one ring, k = 3; distances of the hosts whose blocks a leader holds:
  *     start     0

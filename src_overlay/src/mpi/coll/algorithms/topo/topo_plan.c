@@ -30,7 +30,8 @@ typedef struct {
     MPII_Topo_plan_t *plan;
 
     int64_t *host_bytes;        /* [num_hosts] bytes from the own host to each host, by index */
-    int64_t *host_before;       /* [num_hosts] of these, bytes from ranks before the own one */
+    int64_t *host_before;       /* [num_hosts] the part of host_bytes from ranks before
+                                 * the own rank */
     int64_t *own_at;            /* [num_hosts] offset of the blocks from the own host */
     int64_t *rank_bytes;        /* [num_ranks] bytes from each rank to the own host */
     int64_t *rank_at;           /* [num_ranks] offset of the blocks from each rank at the end */

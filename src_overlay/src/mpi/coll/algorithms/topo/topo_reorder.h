@@ -9,8 +9,9 @@
 #include "topo_place.h"
 #include <stdbool.h>
 
-/* New ranks for an application whose ranks communicate along a known graph: MPI_Cart_create and the
- * like with reorder = 1. Ranks that communicate come to lie on one host, or else in one rack. */
+/* New ranks for an application whose ranks communicate along a known graph: MPI_Cart_create and
+ * similar calls with reorder = 1. Ranks that communicate come to lie on one host, or else in one
+ * rack. */
 
 /* The graph of an application. Vertex i is the process that will have rank i. Each edge is listed
  * at both of its vertices. */

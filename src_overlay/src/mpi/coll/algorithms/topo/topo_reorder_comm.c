@@ -244,7 +244,7 @@ int MPII_Topo_dist_graph(MPIR_Comm * comm_ptr, int n, const int sources[], const
                          MPIR_Comm ** newcomm_ptr)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPIR_Comm *same_ptr = NULL; /* it tells each process its neighbours */
+    MPIR_Comm *same_ptr = NULL; /* here each process knows its neighbours */
 
     mpi_errno = MPIR_Dist_graph_create_impl(comm_ptr, n, sources, degrees, destinations, weights,
                                             info_ptr, 0, &same_ptr);
