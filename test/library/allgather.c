@@ -26,8 +26,7 @@
 
 typedef struct {
     const char *expect, *algorithm;
-    unsigned seed;
-    int threads, churn, mib, child;
+    int seed, threads, churn, mib, child;
 } options_t;
 
 static const options_t defaults = {
@@ -348,7 +347,7 @@ static void case_churn(void)
 
 static void case_spawn(void)
 {
-    char *argv[] = { (char *) "--child", NULL };
+    char *argv[] = { (char *) "--child", (char *) "1", (char *) "spawn", NULL };
 
     use_spawned(quick, program_path, argv, opt.child);
 }
@@ -479,11 +478,7 @@ static void case_others(void)
     free(displs);
 }
 
-static const struct {
-    const char *name;
-    void (*run) (void);
-    int by_default;
-} cases[] = {
+static const case_t cases[] = {
     { "basic", case_basic, 1 },
     { "derived", case_derived, 1 },
     { "comms", case_comms, 1 },
@@ -499,54 +494,26 @@ static const struct {
     { "session", case_session, 0 },
     { "large", case_large, 0 },
     { "die", case_die, 0 },
+    { NULL }
 };
 
-enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
+static const option_t options[] = {
+    COMMON_OPTIONS,
+    { NULL }
+};
 
 static int run(int argc, char **argv)
 {
-    int selected[N_CASES] = { 0 }, any = 0, status;
+    int selected[MOST_CASES], status;
     counters_t counters;
 
     opt = defaults;
     counters_open(&counters);
-    for (int i = 0; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int j = 0;
-        if (!strcmp(argv[i], "--child"))
-            opt.child = 1;
-        else if (!strncmp(argv[i], "--", 2)) {
-            if (!strcmp(argv[i], "--expect"))
-                opt.expect = value;
-            else if (!strcmp(argv[i], "--algorithm"))
-                opt.algorithm = value;
-            else if (!strcmp(argv[i], "--seed"))
-                opt.seed = atoi(value);
-            else if (!strcmp(argv[i], "--threads"))
-                opt.threads = atoi(value);
-            else if (!strcmp(argv[i], "--churn"))
-                opt.churn = atoi(value);
-            else if (!strcmp(argv[i], "--mib"))
-                opt.mib = atoi(value);
-            else
-                usage_error("unknown option", argv[i]);
-            i++;
-        } else {
-            while (j < N_CASES && strcmp(argv[i], cases[j].name))
-                j++;
-            if (j == N_CASES)
-                usage_error("unknown case", argv[i]);
-            selected[j] = any = 1;
-        }
-    }
+    parse_words(argc, argv, options, cases, selected);
 
     if (opt.algorithm)
         force_algorithm("allgather", opt.algorithm);
-    if (opt.child)
-        case_spawn();
-    for (int i = 0; i < N_CASES && !opt.child; i++)
-        if (any ? selected[i] : cases[i].by_default)
-            cases[i].run();
+    run_cases(cases, selected);
     if (opt.expect)
         check_expected(&counters, "allgather", opt.expect);
 

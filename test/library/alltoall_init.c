@@ -381,5 +381,5 @@ static const case_t cases[] = {
 
 int main(int argc, char **argv)
 {
-    return run_cases(argc, argv, cases);
+    return run_program(argc, argv, cases);
 }

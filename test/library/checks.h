@@ -534,6 +534,67 @@ static inline void force_algorithm(const char *collective, const char *algorithm
 
 /* ---------------------------------------------------------------- parts of a run */
 
+/* A case that a word of the command line selects; without one those by default run */
+typedef struct {
+    const char *name;
+    void (*run) (void);
+    int by_default;
+} case_t;
+
+/* An option and where its value goes: one of both */
+typedef struct {
+    const char *name;
+    const char **text;
+    int *number;
+} option_t;
+
+/* Rows of option_t that several programs have, for their options_t `opt` */
+#define COMMON_OPTIONS \
+    { "--expect", .text = &opt.expect }, { "--algorithm", .text = &opt.algorithm }, \
+    { "--seed", .number = &opt.seed }, { "--threads", .number = &opt.threads }, \
+    { "--churn", .number = &opt.churn }, { "--mib", .number = &opt.mib }, \
+    { "--child", .number = &opt.child }
+
+enum { MOST_CASES = 32 };
+
+/* Read the words of a run. Options and cases end with a row without a name. */
+static inline void parse_words(int argc, char **argv, const option_t options[],
+                               const case_t cases[], int selected[MOST_CASES])
+{
+    int any = 0;
+
+    memset(selected, 0, MOST_CASES * sizeof(int));
+    for (int i = 0; i < argc; i++) {
+        int j = 0;
+        if (!strncmp(argv[i], "--", 2)) {
+            while (options[j].name && strcmp(argv[i], options[j].name))
+                j++;
+            if (options[j].name == NULL || i + 1 == argc)
+                usage_error("unknown option, or no value:", argv[i]);
+            i++;
+            if (options[j].text)
+                *options[j].text = argv[i];
+            else
+                *options[j].number = atoi(argv[i]);
+        } else {
+            while (cases[j].name && strcmp(argv[i], cases[j].name))
+                j++;
+            if (cases[j].name == NULL)
+                usage_error("unknown case", argv[i]);
+            selected[j] = any = 1;
+        }
+    }
+    for (int j = 0; !any && cases[j].name; j++)
+        selected[j] = cases[j].by_default;
+}
+
+static inline void run_cases(const case_t cases[], const int selected[])
+{
+    for (int i = 0; cases[i].name; i++)
+        if (selected[i])
+            cases[i].run();
+}
+
 /* All of main(). Starting MPI takes longer than most cases, so that several runs may share it: `+` on
  * the command line separates their words. Each has its own options, checks, counters and result. */
 static inline int run_parts(int argc, char **argv, int (*run) (int argc, char **argv))

@@ -43,8 +43,7 @@ static const char *const names[N_COLLECTIVES] = {
 typedef struct {
     const char *expect, *algorithm;
     collective_t collective;
-    unsigned seed;
-    int threads, churn, mib, child;
+    int seed, threads, churn, mib, child;
 } options_t;
 
 static const options_t defaults = {.seed = 1,.threads = 4,.churn = 1000,.mib = 2100 };
@@ -979,11 +978,7 @@ static void case_die(void)
     }
 }
 
-static const struct {
-    const char *name;
-    void (*run) (void);
-    int by_default;
-} cases[] = {
+static const case_t cases[] = {
     { "basic", case_basic, 1 },
     { "ops", case_ops, 1 },
     { "derived", case_derived, 1 },
@@ -1001,49 +996,26 @@ static const struct {
     { "spawn", case_spawn, 0 },
     { "session", case_session, 0 },
     { "die", case_die, 0 },
+    { NULL }
 };
 
-enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
+static const char *name;        /* of the collective */
+
+static const option_t options[] = {
+    { "--collective", .text = &name },
+    COMMON_OPTIONS,
+    { NULL }
+};
 
 static int run(int argc, char **argv)
 {
-    int selected[N_CASES] = { 0 }, any = 0, status;
-    const char *name = "";
+    int selected[MOST_CASES], status;
     counters_t counters;
 
     opt = defaults;
+    name = "";
     counters_open(&counters);
-    for (int i = 0; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int j = 0;
-        if (!strncmp(argv[i], "--", 2)) {
-            if (!strcmp(argv[i], "--collective"))
-                name = value;
-            else if (!strcmp(argv[i], "--expect"))
-                opt.expect = value;
-            else if (!strcmp(argv[i], "--algorithm"))
-                opt.algorithm = value;
-            else if (!strcmp(argv[i], "--seed"))
-                opt.seed = atoi(value);
-            else if (!strcmp(argv[i], "--threads"))
-                opt.threads = atoi(value);
-            else if (!strcmp(argv[i], "--churn"))
-                opt.churn = atoi(value);
-            else if (!strcmp(argv[i], "--mib"))
-                opt.mib = atoi(value);
-            else if (!strcmp(argv[i], "--child"))
-                opt.child = atoi(value);
-            else
-                usage_error("unknown option", argv[i]);
-            i++;
-        } else {
-            while (j < N_CASES && strcmp(argv[i], cases[j].name))
-                j++;
-            if (j == N_CASES)
-                usage_error("unknown case", argv[i]);
-            selected[j] = any = 1;
-        }
-    }
+    parse_words(argc, argv, options, cases, selected);
     while (opt.collective < N_COLLECTIVES && strcmp(name, names[opt.collective]))
         opt.collective++;
     if (opt.collective == N_COLLECTIVES)
@@ -1052,9 +1024,7 @@ static int run(int argc, char **argv)
     if (opt.algorithm)
         force_algorithm(name, opt.algorithm);
 
-    for (int i = 0; i < N_CASES; i++)
-        if (any ? selected[i] : cases[i].by_default)
-            cases[i].run();
+    run_cases(cases, selected);
     if (opt.algorithm)
         force_algorithm(name, "auto");
     if (opt.expect)

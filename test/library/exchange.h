@@ -33,8 +33,7 @@
 typedef struct {
     const char *expect, *declined, *collective, *racks;
     int is_v, is_w, child, nonblocking;        /* is_v: of alltoallw, too */
-    unsigned seed;
-    int threads, churn, calls, rack_join_bytes;
+    int seed, threads, churn, calls, rack_join_bytes;
 } options_t;
 
 static const options_t defaults = {
@@ -845,58 +844,30 @@ static inline void check_start(exchange_t * x, MPI_Request * req, int round)
 
 /* ---------------------------------------------------------------- program */
 
-typedef struct {
-    const char *name;
-    void (*run) (void);
-    int by_default;
-} case_t;
+static const case_t *known;
 
-static const case_t *known;     /* the last one has no name */
+static const option_t options[] = {
+    { "--collective", .text = &opt.collective },
+    { "--expect", .text = &opt.expect },
+    { "--declined", .text = &opt.declined },
+    { "--racks", .text = &opt.racks },
+    { "--rack-join-bytes", .number = &opt.rack_join_bytes },
+    { "--nonblocking", .number = &opt.nonblocking },
+    { "--child", .number = &opt.child },
+    { "--seed", .number = &opt.seed },
+    { "--threads", .number = &opt.threads },
+    { "--churn", .number = &opt.churn },
+    { "--calls", .number = &opt.calls },
+    { NULL }
+};
 
 static int run(int argc, char **argv)
 {
-    enum { MOST = 32 };
-    int selected[MOST] = { 0 }, any = 0, status;
+    int selected[MOST_CASES], status;
 
     opt = defaults;
     counters_open(&counters);
-    for (int i = 0; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int j = 0;
-        if (!strncmp(argv[i], "--", 2)) {
-            if (!strcmp(argv[i], "--collective"))
-                opt.collective = value;
-            else if (!strcmp(argv[i], "--expect"))
-                opt.expect = value;
-            else if (!strcmp(argv[i], "--declined"))
-                opt.declined = value;
-            else if (!strcmp(argv[i], "--racks"))
-                opt.racks = value;
-            else if (!strcmp(argv[i], "--rack-join-bytes"))
-                opt.rack_join_bytes = atoi(value);
-            else if (!strcmp(argv[i], "--nonblocking"))
-                opt.nonblocking = atoi(value);
-            else if (!strcmp(argv[i], "--child"))
-                opt.child = atoi(value);
-            else if (!strcmp(argv[i], "--seed"))
-                opt.seed = atoi(value);
-            else if (!strcmp(argv[i], "--threads"))
-                opt.threads = atoi(value);
-            else if (!strcmp(argv[i], "--churn"))
-                opt.churn = atoi(value);
-            else if (!strcmp(argv[i], "--calls"))
-                opt.calls = atoi(value);
-            else
-                usage_error("unknown option", argv[i]);
-            i++;
-        } else {
-            while (known[j].name && strcmp(argv[i], known[j].name))
-                j++;
-            if (known[j].name == NULL)
-                usage_error("unknown case", argv[i]);
-            selected[j] = any = 1;
-        }
-    }
+    parse_words(argc, argv, options, known, selected);
     opt.is_w = !strcmp(opt.collective, "alltoallw");
     opt.is_v = opt.is_w || !strcmp(opt.collective, "alltoallv");
     if (!opt.is_v && strcmp(opt.collective, "alltoall"))
@@ -912,9 +883,7 @@ static int run(int argc, char **argv)
     max_entries = setting("MPIR_CVAR_COLL_TOPO_PLAN_ENTRIES");
     max_misses = setting("MPIR_CVAR_COLL_TOPO_PLAN_MISSES");
 
-    for (int i = 0; known[i].name; i++)
-        if (any ? selected[i] : known[i].by_default)
-            known[i].run();
+    run_cases(known, selected);
     if (opt.expect)
         check_expected(&counters, opt.collective, opt.expect);
 
@@ -926,7 +895,7 @@ static int run(int argc, char **argv)
 }
 
 /* All of main() */
-static int run_cases(int argc, char **argv, const case_t cases[])
+static int run_program(int argc, char **argv, const case_t cases[])
 {
     program_path = argv[0];
     known = cases;

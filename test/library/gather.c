@@ -26,8 +26,7 @@
 typedef struct {
     const char *expect, *algorithm, *collective;
     int is_scatter, is_v, child;
-    unsigned seed;
-    int threads, churn, mib, count, root;
+    int seed, threads, churn, mib, count, root;
 } options_t;
 
 static const char *program;    /* this one */
@@ -538,11 +537,7 @@ static void case_die(void)
     }
 }
 
-static const struct {
-    const char *name;
-    void (*run) (void);
-    int by_default;
-} cases[] = {
+static const case_t cases[] = {
     { "basic", case_basic, 1 },
     { "derived", case_derived, 1 },
     { "bottom", case_bottom, 1 },
@@ -559,52 +554,25 @@ static const struct {
     { "spawn", case_spawn, 0 },
     { "session", case_session, 0 },
     { "die", case_die, 0 },
+    { NULL }
 };
 
-enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
+static const option_t options[] = {
+    { "--collective", .text = &opt.collective },
+    COMMON_OPTIONS,
+    { "--count", .number = &opt.count },
+    { "--root", .number = &opt.root },
+    { NULL }
+};
 
 static int run(int argc, char **argv)
 {
-    int selected[N_CASES] = { 0 }, any = 0, status;
+    int selected[MOST_CASES], status;
     counters_t counters;
 
     opt = defaults;
     counters_open(&counters);
-    for (int i = 0; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        int j = 0;
-        if (!strncmp(argv[i], "--", 2)) {
-            if (!strcmp(argv[i], "--collective"))
-                opt.collective = value;
-            else if (!strcmp(argv[i], "--expect"))
-                opt.expect = value;
-            else if (!strcmp(argv[i], "--algorithm"))
-                opt.algorithm = value;
-            else if (!strcmp(argv[i], "--seed"))
-                opt.seed = atoi(value);
-            else if (!strcmp(argv[i], "--threads"))
-                opt.threads = atoi(value);
-            else if (!strcmp(argv[i], "--churn"))
-                opt.churn = atoi(value);
-            else if (!strcmp(argv[i], "--mib"))
-                opt.mib = atoi(value);
-            else if (!strcmp(argv[i], "--count"))
-                opt.count = atoi(value);
-            else if (!strcmp(argv[i], "--root"))
-                opt.root = atoi(value);
-            else if (!strcmp(argv[i], "--child"))
-                opt.child = atoi(value);
-            else
-                usage_error("unknown option", argv[i]);
-            i++;
-        } else {
-            while (j < N_CASES && strcmp(argv[i], cases[j].name))
-                j++;
-            if (j == N_CASES)
-                usage_error("unknown case", argv[i]);
-            selected[j] = any = 1;
-        }
-    }
+    parse_words(argc, argv, options, cases, selected);
     opt.is_scatter = !strncmp(opt.collective, "scatter", 7);
     opt.is_v = !strcmp(opt.collective, opt.is_scatter ? "scatterv" : "gatherv");
     if (!opt.is_v && strcmp(opt.collective, opt.is_scatter ? "scatter" : "gather"))
@@ -613,9 +581,7 @@ static int run(int argc, char **argv)
     if (opt.algorithm)
         force_algorithm(opt.collective, opt.algorithm);
 
-    for (int i = 0; i < N_CASES; i++)
-        if (any ? selected[i] : cases[i].by_default)
-            cases[i].run();
+    run_cases(cases, selected);
     if (opt.expect)
         check_expected(&counters, opt.collective, opt.expect);
 
