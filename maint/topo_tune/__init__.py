@@ -3,33 +3,33 @@
 
 site.py   site.json: load, check, medians, write
 racks.py  which hosts share a leaf switch: Slurm, ibnetdiscover, a list, or clustering
-predictor.py  how long algorithms take, as the library predicts it (predictor.c: its face for Python)
-placements.py  placements of ranks, and what is predicted there
-predict.py  the same in tables, and beside measurements
-bench.py  what topo-bench measured
+predictor.py  times of algorithms, as the library predicts them (predictor.c: C part of it)
+placements.py  placements of ranks, and predicted times for them
+predict.py  tables of predictions, and of predictions beside measurements
+bench.py  reads the results of topo-bench
 rules.py  from times to rules
 draw.py   matrix and racks, as picture and on the terminal
-compare_sites.py  what is different between two site files
-run_report.py     what the library reports of a run; compare_reports.py: what differs between two
+compare_sites.py  differences between two site files
+run_report.py  reads the library's report of a run; compare_reports.py: compares two reports
 
-grammar.py  tuning.json: its grammar, what is wrong with one, what it selects
-reach.py    which of its rules can be reached
-explain.py  what it selects, in words
-advise.py   what a run would have gained
-mpich-*.json  what MPICH has: algorithms and its built-in selection; from `make refresh`
+grammar.py  tuning.json: its grammar, its errors, the algorithm that it selects
+reach.py    finds rules of a tuning.json that no call can reach
+explain.py  explains in words which rule applies to a call
+advise.py   what a run would have gained by other algorithms
+mpich-*.json  algorithms and built-in selection of each MPICH version; from `make refresh`
 
-points.py  times that others have measured; pico.py: those of PICO
-smooth.py  what times tell of other sizes and numbers of hosts
-fit.py     rules from them, and their regret; tree.py: choices as conditions
+points.py  times that others have measured; pico.py: measurements of PICO
+smooth.py  estimates losses at sizes and numbers of hosts that were not measured
+fit.py     rules from such times, and their regret; tree.py: choices as conditions
 
-sampling.py    what is worth measuring next
+sampling.py    chooses the next launch to measure
 campaign.py    launches, and their files
-measuring.py   until a budget is spent
-constants.py   costs of a site, corrected
-exceptions.py  where measurements contradict predictions: the tuning file
-compare.py     default and tuned; page.py: a page of all
+measuring.py   measures until a budget is spent
+constants.py   corrects the costs of a site
+exceptions.py  tuning file with exceptions where measurements contradict predictions
+compare.py     compares times with and without a tuning file; page.py: a page of all results
 
-patterns.py  who sends how many bytes to whom: grids, files
+patterns.py  bytes that ranks send to each other: grids, files
 order.py     which rank should run on which host
 
 cli.py    the commands; fit_command.py, measure_commands.py, order_command.py

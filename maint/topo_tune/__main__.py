@@ -3,9 +3,9 @@ import os
 import sys
 from typing import Any
 
-# this folder has a bench.py and a site.py, and the current one may have anything
+# this folder and the current one may have modules, such as site.py, that would hide others
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-# topo_bench_py; where they are installed, it is beside this package
+# for topo_bench_py: an installed one is beside this package, and needs no other folder
 sys.path.append(os.path.join(sys.path[0], "../bench"))
 
 from topo_common.start import main

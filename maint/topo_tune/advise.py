@@ -25,7 +25,8 @@ class Advice:
 
 
 def hosts_of_places(site: Site, report: Report) -> dict[int, np.ndarray]:
-    """The host (index) of each rank, of places all of whose hosts the site has"""
+    """{place: index in the site of the host of each rank}, without places with hosts that the site
+    does not have"""
     index = {name: i for i, name in enumerate(site.hosts)}
     short = Counter(name.split(".")[0] for name in site.hosts)
     for name in site.hosts:
@@ -33,7 +34,7 @@ def hosts_of_places(site: Site, report: Report) -> dict[int, np.ndarray]:
             index.setdefault(name.split(".")[0], index[name])
     result = {}
     for number, names in report.places.items():
-        # a name without its domain is for a site that has it, and the reverse
+        # of the two names of a host, in the report and in the site, only one may have a domain
         found = [index.get(name, index.get(name.split(".")[0], -1)) for name in names]
         if -1 not in found:
             result[number] = np.array(found)
@@ -47,9 +48,9 @@ def advise(
     places: Mapping[int, np.ndarray] | None = None,
     per_host: Sequence[int] = (),
 ) -> tuple[list[Advice], dict[str, float]]:
-    """What would gain, most first; and the time of the calls that could not be predicted, by why. Ranks
-    are where `places` says, or else placed as `kind` says. per_host: ranks of each host of the site, where
-    they are not as many on each."""
+    """(calls that another algorithm would make faster, the largest gain first; {reason:
+    microseconds} of calls without a prediction). Ranks are on the hosts in `places`, or else placed
+    as `kind` says. per_host: ranks of each host of the site, if the numbers are unequal."""
     result, version = [], predictor.mpich
     unknown_us: dict[str, float] = {}
 
@@ -90,12 +91,12 @@ def advise(
         if ran is None:
             leave_out(calls, f"{calls.collective} by {calls.algorithm}, which has no prediction")
             continue
-        # as topo_auto decides, which does so for a size that stands for others near it
+        # topo_auto decides once for all sizes near a power of two
         size = auto_bytes(calls.collective, max(calls.num_bytes, 1))
         times = predictor.times_us(calls.collective, hosts, size)
         best = predictor.choice(calls.collective, times, builtin)
         if best in predicted and predictor.is_gain(predicted[best], ran):
-            # of a time that is longer than predicted the rest was spent in waiting for late ranks
+            # time beyond the predicted one was spent waiting for late ranks
             each = min(ran, calls.total_us / calls.calls)
             gain = calls.calls * each * (1 - predicted[best] / ran)
             result.append(Advice(calls, best, gain))

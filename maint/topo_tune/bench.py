@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What topo-bench measured, for --measured."""
+"""Reads the results of topo-bench for --measured."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -15,10 +15,11 @@ from topo_tune.points import odd_column
 
 FORMAT = 1
 
-# MPICH's nonblocking one, and the one that stands for any: measured, and not for tuning
+# Algorithms that topo-bench measures, but no rule selects: the blocking call by MPICH's nonblocking
+# form, and topo_auto, which stands for any algorithm
 NO_CANDIDATES = ("nb", "topo_auto")
 
-# Of a result what is read here
+# JSON Schema of the parts of a result that are read here
 RESULT = {
     "type": "object",
     "required": ["format", "records"],
@@ -57,11 +58,11 @@ class Measured:
     ppn: int
     placement: str
     algorithm: str  # "builtin" for topo-bench's auto
-    num_bytes: int  # a rank
+    num_bytes: int  # as topo-bench counts them: of a block, or of the buffer
     median_us: float
     collective: str = "allgather"
     host_of_rank: list[str] | None = None
-    selected: str = ""  # what ran most, where the library tells
+    selected: str = ""  # the algorithm of most calls, if the library counts them
 
 
 def read(
@@ -70,11 +71,12 @@ def read(
     hosts: Collection[str] | None = None,
     version: str | None = None,
 ) -> list[Measured]:
-    """The records of topo-bench's JSON for `collectives`, of MPICH without a tuning file: the setting
-    "default", and those that give a topology at most. With `hosts`, those of a site, only what was
-    measured on them. Left out are calls that no rule can ask for, which it tells, and persistent ones;
-    it warns of another MPICH than `version`. Raises InputError for a file that is not topo-bench's, an
-    algorithm that is not known, a number that cannot be, and where no record is left."""
+    """The records for `collectives` in a JSON file of topo-bench, measured without a tuning file:
+    in the setting "default", and in settings that give at most a topology. hosts: names of the
+    hosts of a site; only records that were measured on them count. Calls that no rule can ask for
+    are left out, with a note, and so are persistent calls. Warns if the MPICH is not of `version`.
+    Raises InputError for a file that is not topo-bench's, an unknown algorithm, an impossible
+    number, or if no record is left."""
     raw = files.read_json(path)
     schema.check(raw, RESULT, path)
     settings = ["default", *_plain_settings(raw)]
@@ -99,7 +101,7 @@ def read(
             raise InputError(path, text, f"$.records[{i}].algorithm")
         ranks, ppn = int(record["ranks"]), int(record.get("ppn", 1))
         num_bytes, time_us = int(record["bytes"]), float(record["median_us"])
-        # an unequal number of ranks a host is no class of communicators that is evaluated
+        # rules are not evaluated for communicators with unequal numbers of ranks a host
         if name in NO_CANDIDATES or num_bytes == 0 or time_us < 1e-3 or ranks % ppn:
             continue
         host_of_rank = record.get("host_of_rank")
@@ -129,7 +131,8 @@ def read(
 def _warn_of_others(
     path: str, raw: dict[str, Any], settings: Collection[str], version: str | None
 ) -> None:
-    """Where the settings were measured with several MPI libraries, or another MPICH than `version`."""
+    """Warn if the settings were measured with several MPI libraries, or another MPICH than
+    `version`."""
     mpi = raw.get("provenance", {}).get("mpi", {})
     found = dict.fromkeys(mpi[name].strip() for name in settings if name in mpi)
     if len(found) > 1 or (version and {*map(grammar.find_version, found)} - {version}):
@@ -139,7 +142,7 @@ def _warn_of_others(
 
 
 def _known(collective: str) -> list[str]:
-    """The algorithms between ranks of one group that any version of MPICH has, or the patched one."""
+    """The algorithms for intracommunicators in any version of MPICH, with or without the patches"""
     start = grammar.full_name(collective, "")
     rows = (grammar.mpich(version)["collectives"][collective] for version in grammar.versions())
     names = {name[len(start) :] for of in rows for name in of if name.startswith(start)}

@@ -1,9 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Measurements under way: each launch is a file in a folder, and nothing else is their state.
+"""A campaign of measurements: each launch is a file in a folder, and there is no other state.
 
-The folder holds campaign.json (what is measured, and where), topology.json (what the library is given),
-launches/*.jsonl (what topo-bench-mpi printed, a launch each, and how it was started) and what is made of
-them. A launch that was interrupted keeps what it had measured."""
+The folder holds campaign.json (what is measured, and where), topology.json (for the library),
+launches/*.jsonl (one file a launch: how it was started, and the output of topo-bench-mpi) and the
+results. A launch that was interrupted keeps the times measured so far."""
 
 import contextlib
 import hashlib
@@ -33,13 +33,13 @@ from topo_tune.site import Site
 
 FORMAT = 1
 TOPOLOGY = "MPIR_CVAR_COLL_TOPOLOGY_FILE"
-SECONDS = 0.3  # for one size in one launch, all algorithms together
+SECONDS = 0.3  # limit for one size in one launch, all algorithms together
 REPETITIONS = 30
 MIN_REPETITIONS = 5
-MAX_BROKEN = 3  # launches in a row: the next ones will break, too
+MAX_BROKEN = 3  # launches in a row that break; the next ones would break, too
 ANY = ("ranks", "ppn", "placement", "collective")
 TEXTS = is_list_of(is_text)
-# the first line of a launch's file, which is ours
+# the first line of a launch's file; topo-bench-mpi prints the others
 ABOUT: dict[str, printed.Check] = {
     "type": lambda value: value == "launch",
     "collective": is_text,
@@ -58,7 +58,7 @@ AGAIN = "; take the file away to measure this again"
 
 @dataclass(frozen=True)
 class Launched:
-    """What a launch was to measure, and what came of it."""
+    """A launch: its request, and its results."""
 
     request: Request
     setting: str
@@ -71,13 +71,13 @@ class Launched:
 
     @property
     def hosts(self) -> list[str]:
-        """Of the ranks; none where the launch did not begin."""
+        """The host of each rank; empty if the launch did not begin"""
         start = self.lines[0] if self.lines else {}
         return [str(host) for host in start.get("host_of_rank", [])]
 
     @property
     def cell(self) -> Cell:
-        """With the ranks a host that were found."""
+        """The requested cell, with the number of ranks a host that the launch really had"""
         cell, hosts = self.request.cell, self.hosts
         return replace(cell, ppn=max(Counter(hosts).values())) if hosts else cell
 
@@ -86,7 +86,7 @@ class Launched:
 
 
 def label(request: Request, algorithm: str) -> str:
-    """An algorithm with its parameters."""
+    """The name of an algorithm, followed by its parameters if the request has some for it"""
     return " ".join([algorithm, *(request.params if algorithm == request.of else ())])
 
 
@@ -103,7 +103,8 @@ class Campaign:
 
     @contextlib.contextmanager
     def opened(self, where: str) -> Iterator[None]:
-        """The folder, made or found, and ours while the block runs. where: the launcher in words."""
+        """Create or find the folder, and lock it while the block runs. where: the launcher in
+        words"""
         with files.launches_folder(self.folder, "measurements are under way there"):
             start = dry_run(Plan(collective="barrier"), self.bench)
             ours = {
@@ -126,7 +127,7 @@ class Campaign:
         return any(True for each in self.launched for _ in each.cells())
 
     def kept(self, error: BaseException) -> str:
-        """What there is after an error, in words."""
+        """A sentence that says which results the folder has after an error"""
         if not self.has_times:
             return f"{self.folder} has no measurement"
         many = len(self.launched)
@@ -136,7 +137,7 @@ class Campaign:
 
     @property
     def seconds(self) -> float:
-        """That all launches have taken."""
+        """The seconds that all launches have taken"""
         return sum(each.seconds for each in self.launched)
 
     def setting(self, request: Request) -> Setting:
@@ -152,8 +153,8 @@ class Campaign:
     def run(
         self, launcher: Launcher, request: Request, setting: Setting, timeout: float
     ) -> Launched:
-        """One launch, which is on disk when this returns, and when it is interrupted. Raises
-        BrokenLaunch where it did not come to its end."""
+        """Do one launch. Its file is on disk when this returns, also after an interrupt. Raises
+        BrokenLaunch if the launch did not end well."""
         cell = request.cell
         plan = Plan(
             collective=cell.collective,
@@ -200,7 +201,7 @@ class Campaign:
 
 
 def _about(request: Request) -> dict[str, Any]:
-    """Of a launch, as it is kept."""
+    """The request of a launch, as it is written to its file"""
     about = {key: getattr(request.cell, key) for key in ANY}
     lists = {key: list(getattr(request, key)) for key in ("sizes", "algorithms", "params")}
     return {**about, **lists, "of": request.of}
@@ -211,8 +212,9 @@ def digest(site: Site) -> str:
 
 
 def identify(folder: Path, ours: dict[str, Any]) -> None:
-    """Raises InputError where a folder holds other measurements. Launches of other settings that have
-    measured nothing are taken away."""
+    """Write campaign.json, if the folder does not have the same. Raises InputError if the folder
+    holds measurements with other settings. Launches with other settings that measured nothing are
+    removed."""
     path = folder / "campaign.json"
     launches = sorted((folder / "launches").iterdir())
     if path.exists():
@@ -233,7 +235,7 @@ def identify(folder: Path, ours: dict[str, Any]) -> None:
 
 
 def read_campaign(folder: Path) -> dict[str, Any]:
-    """Raises InputError for the folder of something else."""
+    """The content of campaign.json. Raises InputError if the folder is not one of a campaign."""
     path = folder / "campaign.json"
     found = files.read_json(path)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
@@ -243,8 +245,9 @@ def read_campaign(folder: Path) -> dict[str, Any]:
 
 
 def read_launches(folder: Path, hosts: Collection[str]) -> list[Launched]:
-    """All launches, of ranks on `hosts`. A line that is no object with a type ends its file: it was cut
-    off. Raises InputError for one that topo-bench-mpi does not print so."""
+    """All launches; their ranks must be on `hosts`. A file that was cut off ends at the first line
+    that is no JSON object with a type. Raises InputError for a line that topo-bench-mpi does not
+    print so."""
     result = []
     for path in sorted((folder / "launches").glob("*.jsonl")):
         lines = list(printed.read(files.read_text(path)))
@@ -266,7 +269,7 @@ def read_launches(folder: Path, hosts: Collection[str]) -> list[Launched]:
 
 
 def _wrong_place(line: Line, number: int, hosts: Collection[str]) -> str:
-    """What is wrong with the place of ranks, or of a line."""
+    """An error if a line has ranks on unknown hosts, or is in the wrong place; else ''"""
     if line["type"] == "broken":
         return ""
     if (line["type"] == "start") != (number == 2):
@@ -276,7 +279,7 @@ def _wrong_place(line: Line, number: int, hosts: Collection[str]) -> str:
 
 
 def timings(launched: Sequence[Launched], setting: str = "measure") -> Timings:
-    """What all launches with a setting have measured."""
+    """The times of all launches with a setting"""
     samples: dict[tuple[Cell, int], dict[str, list[list[float]]]] = {}
     selected: dict[tuple[Cell, int, str], str] = {}
     for each in launched:

@@ -49,7 +49,7 @@ PROGRAM = "topo-tune"
 
 
 class Commands(Group):
-    """A group whose first argument may be a site file: then it is the command DEFAULT."""
+    """A group of commands. If the first argument is a site file, the command is DEFAULT."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = (*self.commands, *self.get_help_option_names(ctx), "--version")
@@ -107,7 +107,7 @@ def cli() -> None:
 
 
 def _version(ctx: click.Context, _param: click.Parameter, value: str | None) -> str:
-    """The version of grammar.versions() that is asked for, or that MPICH's own program tells."""
+    """The version of grammar.versions() that the user gave, or else that mpichversion prints"""
     text, source = value, f"--mpich {value}"
     if text is None and not ctx.resilient_parsing:
         program = shutil.which("mpichversion") or shutil.which(
@@ -124,7 +124,7 @@ def _version(ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 
 
 def _ask(mpichversion: str) -> str | None:
-    """The version that a mpichversion prints; None where it prints none."""
+    """The version that the program `mpichversion` prints; None if it prints none"""
     try:
         done = subprocess.run(
             [mpichversion],
@@ -213,7 +213,7 @@ def tune(
         if decisions:
             click.echo(draw.decisions_text(decisions))
             click.echo(LEGEND)
-        # rules are deep, and names of algorithms long
+        # indent by one column, since rules are deep and names of algorithms long
         click.echo(files.dump_json(_without_matrix(tuning), " ", draw.WIDTH), nl=False)
     else:
         files.write(str(output), files.dump_json(tuning))
@@ -227,7 +227,7 @@ def tune(
 
 
 def _refuse(why: str, *names: str) -> None:
-    """Refuse the parameters of the command that were given, and would be ignored."""
+    """Refuse those of the parameters `names` that were given, since they would be ignored."""
     ctx = click.get_current_context()
     for param in ctx.command.params:
         given = ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
@@ -236,7 +236,7 @@ def _refuse(why: str, *names: str) -> None:
 
 
 def _without_matrix(tuning: Tree) -> Tree:
-    """A copy that a person can read: a matrix is one line."""
+    """A copy for people to read: one line of text replaces each matrix."""
     result = copy.deepcopy(tuning)
     for key, value in result["topology"].items():
         if key.endswith("_us"):

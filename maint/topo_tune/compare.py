@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The library's own choice against a tuning file, at points that were not measured for it."""
+"""Compares a tuning file with the library's own choice, at sizes that tuning did not measure."""
 
 import itertools
 import math
@@ -24,8 +24,8 @@ from topo_tune.sampling import Cell, Request
 
 TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
 ROUNDS = 3
-LOSS = 1.05  # what is more than this is a loss that matters
-MOST_BYTES = 2**31 - 1  # of all blocks of a rank, which topo-bench can count
+LOSS = 1.05  # a larger ratio of times, tuned over default, is a loss that matters
+MOST_BYTES = 2**31 - 1  # of all blocks of a rank together, the limit of topo-bench
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ COLUMNS += ["tuned / default", "low", "high", "verdict"]
 
 
 def between(sizes: Sequence[int], ranks: int) -> tuple[int, ...]:
-    """Sizes that were not measured: a multiple of 8 in the middle of each two of those that were; where
-    there is none, the next power of two that is longer than all, or else shorter. 0 where there are no
-    sizes."""
+    """Sizes that were not measured: a multiple of 8 in the middle between each two measured sizes.
+    If there is none, the next longer power of two, or the next shorter one if that is too long.
+    (0,) if there are no sizes."""
     known = sorted(s for s in sizes if s > 0)
     middles = (round(math.sqrt(a * b) / 8) * 8 for a, b in itertools.pairwise(known))
     found = {m for m in middles if m > 0} - set(known)
@@ -71,7 +71,7 @@ def between(sizes: Sequence[int], ranks: int) -> tuple[int, ...]:
 
 
 def measured_sizes(measured: Sequence[Launched]) -> dict[tuple[str, int, int], set[int]]:
-    """By collective, ranks and ranks a host"""
+    """{(collective, ranks, ranks a host): measured sizes}"""
     sizes: dict[tuple[str, int, int], set[int]] = {}
     for each in measured:
         cell = each.request.cell
@@ -82,7 +82,7 @@ def measured_sizes(measured: Sequence[Launched]) -> dict[tuple[str, int, int], s
 
 
 def notes(measured: Sequence[Launched], placements: Sequence[str]) -> Iterator[str]:
-    """Where sizes are not between those that were measured."""
+    """Sentences about sizes that are not between measured ones"""
     for (collective, ranks, ppn), sizes in sorted(measured_sizes(measured).items()):
         where = f"{collective}, {ranks} ranks, {ppn} a host"
         (first, *_) = found = between(sorted(sizes), ranks)
@@ -95,7 +95,7 @@ def notes(measured: Sequence[Launched], placements: Sequence[str]) -> Iterator[s
 
 
 def requests(measured: Sequence[Launched], placements: Sequence[str], seed: int) -> list[Request]:
-    """Each collective and number of ranks that was measured, by sizes between, in an order that is drawn."""
+    """Launches of each measured collective and number of ranks at sizes of between(), shuffled"""
     sizes = measured_sizes(measured)
     found = [
         Request(Cell(*key, placement), between(sorted(sizes[key]), key[1]), ("auto",))
@@ -114,7 +114,7 @@ def run(
     left: Callable[[], float],
     say: Callable[[str], None],
 ) -> None:
-    """Launches in turns, with the tuning file and without, until no time is left."""
+    """Launch each request in turns with and without the tuning file, until no time is left."""
     settings = [Setting("default"), Setting("tuned", {TUNING: tuning})]
     broken = 0
     done = {(each.request.cell, each.setting, n) for each, n in numbered(campaign.launched)}
@@ -139,7 +139,7 @@ def run(
 
 
 def numbered(launched: Sequence[Launched]) -> Iterator[tuple[Launched, int]]:
-    """Whole launches, with how many there were before of the same."""
+    """Whole launches, each with the number of earlier ones of the same cell and setting"""
     seen: dict[tuple[Cell, str], int] = {}
     for each in launched:
         if each.is_whole:
@@ -149,7 +149,7 @@ def numbered(launched: Sequence[Launched]) -> Iterator[tuple[Launched, int]]:
 
 
 def pairs(launched: Sequence[Launched]) -> list[Pair]:
-    """What was measured both ways."""
+    """The cells and sizes that were measured both with and without the tuning file"""
     times: dict[tuple[Cell, int], dict[str, list[list[float]]]] = {}
     for each in launched:
         for line in each.cells():

@@ -18,7 +18,7 @@ from topo_tune.run_report import Calls, Report
 
 @dataclass
 class Side:
-    """Of one report, the calls of a collective, of a size, on so many ranks and hosts"""
+    """The calls in one report of a collective, on so many ranks and hosts, of a class of sizes"""
 
     calls: int
     total_us: float
@@ -40,21 +40,22 @@ class Pair:
 
     @property
     def ratio(self) -> float | None:
-        """Of the mean times of a call, the second to the first"""
+        """Mean time of a call in the second report, over that in the first"""
         if self.old is None or self.new is None or not self.old.total_us:
             return None
         return self.new.mean_us / self.old.mean_us
 
     @property
     def saved_us(self) -> float:
-        """By the calls of the second report; of what only one has: all of it"""
+        """Microseconds by which the calls of the second report have become faster. If only one
+        report has such calls, their total time: positive for the first report, else negative."""
         if self.old is None or self.new is None:
             return self.old.total_us if self.old else -self.new.total_us if self.new else 0.0
         return self.new.calls * (self.old.mean_us - self.new.mean_us)
 
 
 def pairs(old: Report, new: Report) -> list[Pair]:
-    """What has changed most, in time, first"""
+    """The calls of both reports, the largest change in time first"""
     sides = [_sides(report.rows) for report in (old, new)]
     keys = dict.fromkeys([*sides[0], *sides[1]])
     found = [Pair(*key[:3], *(side.get(key) for side in sides)) for key in keys]

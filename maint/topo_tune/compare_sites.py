@@ -16,16 +16,17 @@ from topo_common.text import folded, one_line
 from topo_tune import draw, site
 from topo_tune.site import Site
 
-MAX_LINES = 20  # of a kind; --json has all
+MAX_LINES = 20  # shown of each kind; --json has all
 
-NOISE = 2  # interquartile ranges of the repetitions of both: less is chance
+NOISE = 2  # times the interquartile ranges of both files; a smaller change is chance
 
 METRICS = (("latency", "latency_us", "us"), ("bandwidth", "bandwidth_mbps", "Mbit/s"))
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A host whose group of a level, by the hosts that it shares it with, is another one."""
+    """A host that is in another group of a level; groups are matched by the hosts that they
+    share."""
 
     host: str
     level: str
@@ -35,8 +36,8 @@ class Moved:
 
 @dataclass(frozen=True)
 class Changed:
-    """What was measured between two hosts or racks, in both files; spreads of the repetitions, NaN where
-    they are not known."""
+    """The values of both files between two hosts or racks. Spreads: interquartile range over median
+    of the repetitions, NaN if unknown"""
 
     metric: str
     unit: str
@@ -58,16 +59,16 @@ class Comparison:
     only_new: list[str]
     common: list[str]
     levels: tuple[int, int]
-    member: str = "hosts"  # that are compared, or racks
+    member: str = "hosts"  # what is compared: "hosts" or "racks"
     moved: list[Moved] = field(default_factory=list)
     changed: list[Changed] = field(default_factory=list)  # the largest change first
-    # of each metric: pairs that both have, median of new over old; NaN where there are none
+    # {metric: (number of pairs in both files, median of new over old; NaN if there are no pairs)}
     totals: dict[str, tuple[int, float]] = field(default_factory=dict)
 
 
 def compare(old: Site, new: Site, over: float) -> Comparison:
-    """What is different; of pairs, what has changed more than `over` times, and more than both files'
-    repetitions scatter."""
+    """The differences. A pair counts if its value has changed by more than the factor `over`, and
+    by more than the repetitions of both files scatter."""
     known = set(old.hosts)
     index = {host: i for i, host in enumerate(new.hosts)}
     common = [host for host in old.hosts if host in index]
@@ -112,7 +113,8 @@ def _columns(pairs: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
 
 
 def _matched(old: np.ndarray, new: np.ndarray) -> dict[int, int]:
-    """Which group of the one is which of the other, one to one: those that share the most hosts first."""
+    """{group of the old file: group of the new file}, one to one; pairs that share the most hosts
+    are matched first"""
     shared = Counter(zip(old.tolist(), new.tolist(), strict=True))
     result: dict[int, int] = {}
     taken = set()
@@ -137,10 +139,10 @@ def _add_changed(
     over: float,
     has_diagonal: bool,
 ) -> tuple[int, float]:
-    """Adds what has changed; returns the totals of the metric."""
+    """Add the changed pairs to `result`; returns the totals of the metric."""
     known = np.isfinite(values[0]) & np.isfinite(values[1])
     if not has_diagonal:
-        np.fill_diagonal(known, False)  # what goes on inside a host
+        np.fill_diagonal(known, False)  # messages inside a host are not compared
     if all(np.array_equal(value, value.T, equal_nan=True) for value in values):
         known = np.triu(known)
     change = np.abs(np.log(values[1], where=known, out=np.zeros(known.shape)) -
@@ -192,7 +194,7 @@ def _line(c: Changed) -> str:
 
 
 def to_json(found: Comparison, over: float) -> dict[str, Any]:
-    """Of changes the numbers are null where they are not known."""
+    """The comparison for json.dumps. Unknown numbers are null."""
 
     def number(value: float) -> float | None:
         return value if math.isfinite(value) else None

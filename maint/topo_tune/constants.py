@@ -1,8 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Costs of a site file, corrected so that predictions are nearer to what was measured.
+"""Costs of a site file, corrected so that predictions are nearer to measured times.
 
-topo-pingpong tells of idle hosts what a processor does for a message. It is looked for here among shares of
-the latency: first between hosts, then inside them."""
+topo-pingpong measures the processor time of a message on idle hosts. Here the times of collectives
+correct it: several shares of the latency are tried, first for messages between hosts, then inside
+hosts."""
 
 import math
 import statistics
@@ -16,8 +17,8 @@ from topo_tune.sampling import Cell
 from topo_tune.site import Site
 
 SHARES = tuple(2.0**-k for k in range(1, 7))
-LEAST_POINTS = 10  # of times of algorithms
-MIN_GAIN = 0.05  # of the error; less is chance
+LEAST_POINTS = 10  # measured times of algorithms that a correction needs
+MIN_GAIN = 0.05  # share of the error by which it must fall; less is chance
 
 Costs = dict[str, float]
 
@@ -25,7 +26,7 @@ Costs = dict[str, float]
 def correct(
     site: Site, version: str, timings: Timings, hosts: Mapping[Cell, Sequence[str]]
 ) -> Costs:
-    """The costs that the predictions need; none where the site file's are as good."""
+    """All costs of the site with the corrected ones; empty if those of the site file are as good"""
     inside, near, *_ = Predictor(site, version).levels()
     latencies = {
         "overhead_us": near.latency_us,
@@ -56,8 +57,8 @@ def errors(
     timings: Timings,
     hosts: Mapping[Cell, Sequence[str]],
 ) -> tuple[float, float] | None:
-    """(mean of |log(measured / predicted)|, what those that are predicted to be the fastest take more
-    than those that were); None of too few times."""
+    """(mean of |log(measured / predicted)|, mean of the measured time of the algorithm that is
+    predicted to be the fastest over that of the fastest one); None if there are too few times"""
     predictor = Predictor(site, version, costs)
     index = {host: i for i, host in enumerate(site.hosts)}
     logs, losses = [], []

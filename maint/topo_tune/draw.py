@@ -20,16 +20,17 @@ from topo_tune.site import Level, Site, within_and_between
 SHADES = " ░▒▓█"
 SHADES_ASCII = " .:*#"
 WIDTH = 80
-MAP_CELLS = 36  # two columns each, so that a map fits in 80 columns
+MAP_CELLS = 36  # cells in a row of a map; each takes two of 80 columns
 
 
 @dataclass
 class Panels:
-    """The matrices of a Site as they are drawn: hosts rack by rack, or racks; and these group by group."""
+    """The matrices of a Site as they are drawn. A row is a host, in rack order, or else a rack.
+    Racks of a group above stand together."""
 
     labels: list[str]
-    racks: list[tuple[str, int, int]]  # name, first and last row; none where a row is a rack
-    groups: list[tuple[str, int, int]]  # of the level above, likewise; none where there is none
+    racks: list[tuple[str, int, int]]  # name, first and last row; empty if a row is a rack
+    groups: list[tuple[str, int, int]]  # the same for the level above; empty if there is none
     matrices: list[tuple[str, str, np.ndarray]]  # title, unit, NaN where there is nothing to draw
 
 
@@ -56,7 +57,7 @@ def panels(site: Site) -> Panels:
         pairs = []
         for matrix in (site.bandwidth_mbps, site.latency_us):
             if matrix is not None:
-                # what goes on inside a host is another scale
+                # messages inside a host are on another scale
                 matrix = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix)
                 matrix = matrix[np.ix_(order, order)]
             pairs.append(matrix)
@@ -75,7 +76,7 @@ def _runs(group_of_row: np.ndarray, level: Level) -> list[tuple[str, int, int]]:
 
 
 def rack_order(site: Site) -> np.ndarray:
-    """Indices of the racks, those of a group above together."""
+    """Indices of the racks; racks of a group above stand together."""
     return np.lexsort([np.arange(site.num_racks), *site.groups_of_rack])
 
 
@@ -94,7 +95,7 @@ def picture(site: Site, file_format: str = "png") -> bytes:
         1, count, figsize=(7.2 * count, 6.4), squeeze=False, layout="constrained"
     )
     for ax, (title, unit, matrix) in zip(axes[0], what.matrices, strict=True):
-        # fast and near are bright in both panels
+        # bright colours: a high bandwidth, a short latency
         colors = "viridis" if unit == "Mbit/s" else "viridis_r"
         known = matrix[np.isfinite(matrix)]
         norm = LogNorm(known.min(), known.max()) if len(known) else None
@@ -132,14 +133,14 @@ def picture(site: Site, file_format: str = "png") -> bytes:
 
 
 def _ticks(places: list[tuple[float, str]], most: int = 32) -> tuple[list[float], list[str]]:
-    """At most so many of the (place, name), as axes have them."""
+    """(places, names) of at most `most` ticks of an axis, evenly chosen from (place, name)"""
     places = places[:: max(1, -(-len(places) // most))]
     names = [_cut(name, 16).replace("$", r"\$") for _, name in places]
     return [place for place, _ in places], names
 
 
 def summary(site: Site) -> str:
-    """One line: hosts, racks, where they come from, and how sure that is."""
+    """One line: numbers of hosts and racks, source of the racks, and confidence in them"""
     hosts = f"{site.num_hosts} host{'s' * (site.num_hosts != 1)}"
     racks = f"{site.num_racks} rack{'s' * (site.num_racks != 1)}"
     racks += "".join(f", {len(above.groups)} of level {above.name}" for above in site.levels[1:])
@@ -186,7 +187,7 @@ def show(site: Site, console: Console, predictor: Predictor | None) -> None:
 
 
 def _show_costs(site: Site, predictor: Predictor, console: Console) -> None:
-    """What predictions assume for a message, and which of it was measured."""
+    """The costs that predictions use for a message, and whether each was measured"""
     table = Table(title="costs of messages and processors, as predictions use them")
     table.add_column("cost")
     table.add_column("value", justify="right")
@@ -211,7 +212,7 @@ def _show_costs(site: Site, predictor: Predictor, console: Console) -> None:
         console.print(Text(f"of an older version, ignored: {', '.join(ignored)}"))
 
 
-# of costs that are curves
+# remarks on costs that depend on the length of a message
 CURVES = {
     "message": "default: an eager message is copied at both ends, a longer one waits two latencies",
     "inside_message": "default: latency and rate alone",
@@ -219,7 +220,7 @@ CURVES = {
 
 
 def _medians(site: Site, table: np.ndarray, unit: str) -> str:
-    """Of what was measured in racks, and between groups of each level in one of the next."""
+    """A text with the medians in racks, and between groups of each level inside the next level"""
     near, far = within_and_between(table)
     if not site.levels[1:]:
         return f"{_cell(near)} {unit} in racks, {_cell(far)} {unit} between racks"
@@ -300,7 +301,7 @@ def _map(site: Site, console: Console) -> None:
 
 
 IN_SEVERAL_GROUPS = ", in several groups of the level above racks"
-# by whether a collective has the same rules in one rack and in several
+# words for the place of a communicator; True: one rack and several racks have the same rules
 WHERE = {
     False: {
         ONE: ", in one rack",
@@ -313,7 +314,7 @@ WHERE = {
 
 
 def decisions_text(decisions: list[Decision]) -> str:
-    """What is chosen by rules.Decisions, and the times, in at most WIDTH columns."""
+    """A table of rules.Decisions with their times, in at most WIDTH columns"""
     head = ("ranks", "a host", "bytes", "algorithm", "ms", "ratio")
     groups = []
     for (collective, racks), found in itertools.groupby(
@@ -364,7 +365,7 @@ def _cell(value: float) -> str:
 
 
 def ms(microseconds: float) -> str:
-    """Milliseconds, two digits."""
+    """A time in milliseconds as text, with two significant digits"""
     return f"{float(f'{microseconds / 1e3:.2g}'):g}"
 
 
@@ -374,7 +375,7 @@ def _list(hosts: list[str], most: int = 12) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Without its middle: names of hosts differ at their ends."""
+    """A text cut to `width` in its middle, since names of hosts differ at their ends"""
     text = one_line(text)
     end = (width - 3) // 2
     return text if len(text) <= width else f"{text[: width - 3 - end]}...{text[-end:]}"

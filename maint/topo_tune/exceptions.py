@@ -1,9 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Where measurements contradict topo_auto beyond noise, and the tuning file that says so.
+"""Finds where measurements contradict topo_auto beyond noise, and makes a tuning file of that.
 
-topo_auto stays the leaf of every collective. An exception is for the ranks and the size at which it was
-measured, since a tuning file cannot ask for more: so another algorithm has to be good in every
-placement, and faster beyond noise, in two launches, in one of them."""
+topo_auto stays the leaf of every collective. An exception applies to the measured numbers of ranks
+and the measured size. A tuning file cannot ask for the placement. So another algorithm has to be
+good in every placement, and in one of them faster beyond noise, in two launches."""
 
 import itertools
 import statistics
@@ -20,32 +20,32 @@ from topo_tune.points import CONTRADICTION
 from topo_tune.sampling import CONFIRM, Cell, Request
 from topo_tune.tree import Choice
 
-MIN_GAIN = 0.05  # geometric mean over the placements
-MAX_LOSS = 0.03  # in any of them
+MIN_GAIN = 0.05  # share of the default's time, geometric mean over the placements
+MAX_LOSS = 0.03  # the same in any placement
 MIN_LAUNCHES = 2
-MAX_REASONS = 400  # that the file tells
-MAX_REPEATS = 6  # launches of what contradicts itself; more of them tell no more
+MAX_REASONS = 400  # reasons in the file
+MAX_REPEATS = 6  # launches of a point whose launches contradict each other; more do not help
 
 Shape = tuple[str, int, int, int]  # collective, ranks a host, ranks, bytes
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Median of all calls, its 95 % interval, in microseconds."""
+    """Time of an algorithm: median over all calls and its 95 % interval, in microseconds"""
 
     us: float
     low: float
     high: float
     launches: int
-    selected: str = ""  # what ran, where the library chose
+    selected: str = ""  # the algorithm that ran, if the library chose it
     apart: tuple[
         float, ...
-    ] = ()  # medians of launches of which none is more likely than the others: no time
-    left_out: tuple[float, ...] = ()  # of launches that most of the others contradict
+    ] = ()  # least and largest median, if no majority of launches agrees: then there is no time
+    left_out: tuple[float, ...] = ()  # medians of launches that most others contradict
 
     @classmethod
     def of(cls, rounds: Sequence[Sequence[float]], selected: str = "") -> "Timing":
-        """Of the calls of launches, or of most of them where some contradict these."""
+        """The Timing of some launches. Launches that contradict the majority are left out."""
         medians = [statistics.median(times) for times in rounds]
         fits = [True] * len(rounds)
         apart: tuple[float, ...] = ()
@@ -60,13 +60,13 @@ class Timing:
 
 
 def _contradict(some: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether the calls of two launches took times that are further apart than their scatter tells."""
+    """Whether the times of two launches differ by more than their scatter explains"""
     (_, _, fast, _), (_, slow, _, _) = sorted(summary(times) for times in (some, others))
     return slow > CONTRADICTION * fast
 
 
 def sure(timings: "Timings") -> "Timings":
-    """Without those whose launches contradict each other."""
+    """The timings, without those whose launches contradict each other"""
     return {
         key: {name: timing for name, timing in of.items() if not timing.apart}
         for key, of in timings.items()
@@ -74,7 +74,7 @@ def sure(timings: "Timings") -> "Timings":
 
 
 def contradictions(timings: "Timings") -> Iterator[str]:
-    """In words, a line each."""
+    """A sentence for each timing whose launches contradict each other"""
     for (cell, size), of in sorted(timings.items(), key=lambda item: item[0]):
         where = f"{cell.collective} {size_text(size) if size else ''}".rstrip()
         where += f", {cell.ranks} ranks by {cell.placement}"
@@ -91,7 +91,7 @@ def contradictions(timings: "Timings") -> Iterator[str]:
 
 
 def repeats(timings: "Timings") -> list[Request]:
-    """Launches of what contradicts itself, once more."""
+    """Requests to repeat launches that contradict each other"""
     found: dict[tuple[Cell, str, tuple[str, ...]], tuple[set[int], set[str]]] = {}
     for (cell, size), of in sorted(timings.items(), key=lambda item: item[0]):
         for name, timing in of.items():
@@ -108,8 +108,8 @@ def repeats(timings: "Timings") -> list[Request]:
 
 
 def regret(of: Mapping[str, Timing], name: str) -> float:
-    """What an algorithm takes more than the best, as a share of that; nothing where it is the best, by whatever
-    name."""
+    """Time of an algorithm beyond that of the best one, as a share of the latter. 0 if `name` is a
+    choice of the library and the best algorithm ran."""
     best = min(sorted(of), key=lambda n: of[n].us)
     return 0.0 if of[name].selected == best else of[name].us / of[best].us - 1
 
@@ -120,13 +120,13 @@ Placed = dict[str, Mapping[str, Timing]]  # by placement
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one algorithm against another one, which is the default."""
+    """Comparison of an algorithm with the default"""
 
     name: str
-    ratio: float  # of times, geometric mean over placements
+    ratio: float  # of times to those of the default, geometric mean over placements
     worst: float
     proven: bool  # beyond noise
-    launches: int  # fewest
+    launches: int  # the fewest in any placement
 
 
 def shapes(timings: Timings) -> dict[Shape, Placed]:
@@ -138,12 +138,12 @@ def shapes(timings: Timings) -> dict[Shape, Placed]:
 
 
 def default_of(placed: Placed) -> str:
-    """What the file has where there is no exception."""
+    """The leaf of the file where there is no exception"""
     return "topo_auto" if all("topo_auto" in of for of in placed.values()) else "auto"
 
 
 def verdicts(placed: Placed, base: str) -> list[Verdict]:
-    """Of all that was measured in all placements, and does not contradict itself; the fastest first."""
+    """Verdicts on the algorithms with consistent times in all placements, the fastest first"""
     known = [{name for name, timing in of.items() if not timing.apart} for of in placed.values()]
     names = set.intersection(*known)
     if base not in names:
@@ -152,7 +152,7 @@ def verdicts(placed: Placed, base: str) -> list[Verdict]:
     result = []
     for name in sorted(names):
         if all(of[base].selected == name for of in placed.values()):
-            continue  # it is what ran
+            continue  # this algorithm ran as the default
         pairs = [(of[name], of[base]) for of in placed.values()]
         ratios = [ours.us / theirs.us for ours, theirs in pairs]
         proven = any(ours.high < theirs.low for ours, theirs in pairs)
@@ -167,8 +167,9 @@ def contradicts(v: Verdict) -> bool:
 
 
 def doubts(timings: Timings, placements: Collection[str]) -> dict[Cell, tuple[set[int], set[str]]]:
-    """{cell: (sizes, algorithms)} that seem to contradict topo_auto, and were launched once; of one that
-    has parameters nothing, since that is another launch."""
+    """{cell: (sizes, algorithms)} that seem to contradict topo_auto, but were launched less than
+    MIN_LAUNCHES times. Algorithms with parameters are left out, since they need launches of their
+    own."""
     result: dict[Cell, tuple[set[int], set[str]]] = {}
     for (collective, ppn, ranks, size), placed in shapes(timings).items():
         for v in verdicts(placed, default_of(placed)):
@@ -192,7 +193,7 @@ def find(timings: Timings, version: str, placements: Collection[str]) -> list[Ch
     for (collective, ppn, ranks), group in itertools.groupby(sorted(by_shape), key=key):
         sizes = [shape[3] for shape in group]
         if tree.condition_on_size(collective) is None:
-            # one rule for all sizes: each counts as a placement
+            # one rule applies to all sizes: each pair of placement and size counts as a placement
             every = {
                 f"{place} {size_text(size)}": of
                 for size in sizes
@@ -213,7 +214,7 @@ def _exceptions(
     for size, placed in by_size.items():
         base = default_of(placed)
         good = [v for v in verdicts(placed, base) if contradicts(v) and v.launches >= MIN_LAUNCHES]
-        # what was the best at the size before stays, where it is as good
+        # prefer the algorithm chosen at the size before, if it is about as good
         good.sort(key=lambda v: (v.ratio * (1 - MAX_LOSS * (v.name == last)), v.name))
         name = ""
         for v in good:
@@ -241,7 +242,8 @@ def _exceptions(
 
 
 def _runs(name: str, collective: str, placed: Placed, version: str) -> str:
-    """What a tuning file calls it: the library's own choice has the name of what it chose."""
+    """Name of an algorithm in a tuning file. For "auto", the algorithm that the library chose, or
+    "" if it chose several."""
     if name == "auto":
         found = {of["auto"].selected for of in placed.values()}
         name = found.pop() if len(found) == 1 else ""
@@ -264,7 +266,7 @@ def make_tuning(topology: Tree, found: Sequence[Choice], version: str) -> Tree:
     result: dict[str, Any] = {"topology": {}}
     if found:
         lines = [f"{c.about}: {c.name}: {c.reason}" for c in found[:MAX_REASONS]]
-        result["topology"]["exceptions"] = lines  # which the library passes over
+        result["topology"]["exceptions"] = lines  # the library ignores them
     result["topology"] |= topology
     known = {*rules.COLLECTIVES, *(c.collective for c in found)}
     for collective in known | {f"i{c}" for c in known}:

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What a tuning file selects for some calls, and why: as text, and for programs."""
+"""Explains what a tuning file selects for some calls, and why: as text, and as JSON."""
 
 import itertools
 from typing import Any
@@ -12,8 +12,8 @@ from topo_tune.grammar import Call, Selection, algorithm, quoted, strip
 def to_text(
     name: str, calls: dict[int, Call], results: dict[int, Selection], knows_racks: bool = True
 ) -> list[str]:
-    """Lines for a call, {bytes: Call} of one, which tell all that is tried; or for several, which tell
-    what is selected in which range of sizes. `name`: of the file."""
+    """Lines that explain the selection. For one call in {bytes: Call}, every key that is tried; for
+    several, the algorithm in each range of sizes. `name`: of the file."""
     call = next(iter(calls.values()))
     sizes = list(calls) if call.total_count or len(calls) > 1 else []
     lines = [about(call, sizes, knows_racks)]
@@ -36,7 +36,7 @@ def to_text(
 
 
 def asks_for(name: str, result: Selection) -> bool:
-    """Whether a condition on these groups of the communicator, such as racks, was tried."""
+    """Whether a condition on the groups `name` of the communicator, such as racks, was tried"""
     return any(strip(path[-1]).startswith(f"comm_{name}<") for path, _, _ in result.steps)
 
 
@@ -84,7 +84,7 @@ def about(call: Call, sizes: list[int], knows_racks: bool = True) -> str:
 def _steps(result: Selection) -> list[str]:
     rows = []
     for path, seen, held in result.steps:
-        # the other collectives tell nothing
+        # leave out keys of other collectives
         if held or not strip(path[-1]).startswith("collective="):
             key = "  " * (len(path) - 1) + path[-1]
             rows.append(("yes" if held else "no", key, "unknown" if seen is None else str(seen)))

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Rules from measurements of others, and what they lose where nothing was measured."""
+"""Makes rules from measurements of others, and estimates their losses elsewhere."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -18,29 +18,30 @@ from topo_tune.tree import Choice
 Measured = dict[Where, dict[str, float]]  # times of algorithms over that of the best
 Group = tuple[str, str]  # site, collective
 
-# What is left out: its name, and what of a point it is
+# {name of a property: its value at a point}. Cross-validation leaves out all points of one value.
 HELD_OUT: dict[str, Callable[[Where], int | str]] = {
     "size": lambda w: w.num_bytes,
     "hosts": lambda w: w.hosts,
     "placement": lambda w: w.placement,
 }
-LEAST_VALUES = 3  # of which one is left out
+LEAST_VALUES = 3  # different values needed to leave one of them out
 KEEP = 0.03  # a rule reaches on to the next size while another algorithm has no more advantage
 
 
 @dataclass(frozen=True)
 class Regret:
-    """What was lost at a point of which nothing like it was known. inside: smaller and larger ones were."""
+    """The loss at a point whose value of a property was held out. inside: smaller and larger values
+    were known, or the property is the placement."""
 
     group: Group
     held_out: str
     inside: bool
-    loss: float  # share of the best one's time
-    default: float | None  # what the library's own choice loses
+    loss: float  # share of the time of the best algorithm
+    default: float | None  # loss of the library's own choice; None: not measured
 
 
 def groups(points: Sequence[Point]) -> dict[Group, Measured]:
-    """Of sites and collectives, those points at which several algorithms were measured."""
+    """For each site and collective, the points at which several algorithms were measured"""
     result = {}
     ordered = sorted(points, key=_group)
     for key, of in itertools.groupby(ordered, key=_group):
@@ -55,7 +56,7 @@ def _group(p: Point) -> Group:
 
 
 def regrets(group: Group, measured: Measured, defaults: Sequence[str]) -> Iterator[Regret]:
-    """Each size, number of hosts and placement is left out once."""
+    """The losses if each size, number of hosts and placement is left out once"""
     for name, value_of in HELD_OUT.items():
         values = sorted({value_of(w) for w in measured})
         if len(values) < (2 if name == "placement" else LEAST_VALUES):
@@ -74,7 +75,7 @@ def regrets(group: Group, measured: Measured, defaults: Sequence[str]) -> Iterat
 
 
 def summary(found: Sequence[Regret]) -> Table:
-    """Mean losses by what was left out, and by collective."""
+    """A table of losses by the property that was held out, and by collective"""
     from topo_bench_py.show import new_table
 
     columns = "held out", "collective", "points", "mean\n%", "median\n%", "p95\n%", "default\n%"
@@ -104,8 +105,8 @@ def _add_row(table: Table, text: str, collective: str, some: Sequence[Regret]) -
 
 
 def choices(collective: str, measured: Measured) -> list[Choice]:
-    """For each number of ranks that was measured, the algorithms by size: the best over all placements,
-    as their surfaces have it."""
+    """For each measured number of ranks, the algorithm for each range of sizes: the one with the
+    best mean score on the Surface over all placements"""
     surface = Surface(measured)
     result = []
     shape = lambda w: (w.ppn, w.ranks)  # noqa: E731
@@ -113,7 +114,7 @@ def choices(collective: str, measured: Measured) -> list[Choice]:
         where = list(of_shape)
         scores: dict[int, list[dict[str, float]]] = {}
         for w, score in zip(where, surface.scores(where), strict=True):
-            # what was not measured here may not run here
+            # an algorithm that was not measured at this point may not be applicable
             scores.setdefault(w.num_bytes, []).append({n: score[n] for n in measured[w]})
         if tree.condition_on_size(collective) is None:
             scores = {min(scores): [s for of in scores.values() for s in of]}
@@ -135,7 +136,7 @@ def choices(collective: str, measured: Measured) -> list[Choice]:
 
 
 def _by_size(scores: dict[int, list[dict[str, float]]]) -> dict[int, str]:
-    """{size: algorithm}"""
+    """{size: algorithm with the best mean score, or that of the size before, if nearly as good}"""
     chosen: dict[int, str] = {}
     last = ""
     for size in sorted(scores):
@@ -161,8 +162,8 @@ def rules_table(found: Sequence[Choice]) -> Table:
 
 
 def tuning(found: Sequence[Choice], version: str) -> Tree:
-    """A tuning file; a collective, or what is no rule of it, is left to MPICH. Raises ValueError for
-    algorithms that this MPICH has not."""
+    """A tuning file. Calls without a rule are left to MPICH. Raises ValueError for algorithms that
+    this MPICH does not have."""
     result = {}
     for collective in sorted({c.collective for c in found}):
         if collective not in grammar.mpich(version)["collectives"]:

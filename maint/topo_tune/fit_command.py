@@ -108,7 +108,7 @@ def fit(
 
 
 def _check_defaults(defaults: tuple[str, ...], measured: set[str]) -> None:
-    """Raises UsageError for one that was not measured."""
+    """Raises UsageError for a default algorithm that was not measured."""
     for name in defaults:
         if name not in measured:
             near = difflib.get_close_matches(name, sorted(measured), 3)

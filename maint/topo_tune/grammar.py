@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Selection files of MPICH (tuning.json): their grammar, what is wrong with one, what it selects.
+"""Selection files of MPICH (tuning.json): their grammar, their errors, and what they select.
 
 A selection file is a tree of conditions: the keys of an object are tried in their order, the first
 that holds is entered and never left again, and a leaf names an algorithm; {} in the place of
@@ -8,9 +8,8 @@ were no file; where an algorithm cannot be applied, MPICH uses its built-in sele
 "topology", beside the conditions at the top, brings the hosts, racks and latencies that the topo_*
 algorithms need.
 
-The reader of these files is the library's src/mpi/coll/src/csel_*.c. What it takes and what it selects is
-said here once more: both agree on the verdict, on the first key in question and on the selection.
-"""
+The library reads these files in src/mpi/coll/src/csel_*.c. This module does the same in Python:
+both agree on whether a file is valid, on the first wrong key and on the selection."""
 
 import codecs
 import functools
@@ -29,14 +28,14 @@ from topo_common.text import HIDDEN, SUFFIXES, hint
 
 Tree = dict[str, Any]  # a selection file, or part of it
 Path = tuple[str, ...]  # keys from the top
-Lines = list[tuple[Path, str]]  # what is wrong, and where
+Lines = list[tuple[Path, str]]  # (where, error or warning)
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NESTING = 64
 MAX_LEVELS = 32
-MAX_KEYS = 100_000  # of rules
+MAX_KEYS = 100_000  # keys of rules in a file
 MAX_COMM = 2**31 - 2  # the largest N of comm_*
-MAX_SIZE = 2**63 - 2  # and of all others
+MAX_SIZE = 2**63 - 2  # the largest N of all other conditions
 
 REDUCTIONS = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block")
 SCANS = ("scan", "exscan")
@@ -48,8 +47,8 @@ def _with_i(*names: str) -> tuple[str, ...]:
     return (*names, *(f"i{name}" for name in names))
 
 
-# condition: the collectives that it is defined for; None: it asks nothing about a call and may stand
-# outside of a collective. Which forms each has is in the data file of a version.
+# {condition: the collectives for which it is defined}. None: it does not ask about a call, and may
+# stand outside of a collective. The data file of a version has the forms of each condition.
 CONDITIONS: dict[str, tuple[str, ...] | None] = {
     "collective": None,
     "comm_type": None,
@@ -62,7 +61,7 @@ CONDITIONS: dict[str, tuple[str, ...] | None] = {
     "comm_ppn": None,
     "comm_hierarchy": None,
     "is_node_consecutive": None,
-    "is_multi_threaded": (),  # of all
+    "is_multi_threaded": (),  # defined for all collectives, but not outside of one
     "avg_msg_size": _with_i("allreduce", "bcast", "reduce", "alltoall", *SCANS),
     "total_msg_size": _with_i(
         *REDUCTIONS, *SCANS, "bcast", *ALLTOALLS, *GATHERS, "gather", "scatter"
@@ -73,11 +72,11 @@ CONDITIONS: dict[str, tuple[str, ...] | None] = {
     "is_sendbuf_inplace": _with_i(*ALLTOALLS),
     "is_block_regular": _with_i("reduce_scatter"),
 }
-# not in MPICH without the patches, alike in all versions
+# conditions that only the patches bring, with the same forms in all versions
 PLACEMENT = ("comm_hosts", "comm_racks", "comm_level3", "comm_level4", "comm_ppn")
 PLACEMENT_FORMS = ("<=N", "=any")
 
-# Restrictions of algorithms (maint/gen_coll.py), as the condition that has to hold, or not.
+# {restriction of an algorithm (maint/gen_coll.py): (condition, whether it has to hold)}
 RESTRICTIONS: dict[str, Any] = {
     "power-of-two": ("comm_size=pow2", True),
     "size-ge-pof2": ("count<pow2", False),
@@ -91,12 +90,12 @@ RESTRICTIONS: dict[str, Any] = {
     # no condition asks for these
     "displs-ordered": None,
     "root-zero": None,
-    "placed": None,  # where the ranks are is known without communication
+    "placed": None,  # the hosts of all ranks are known without communication
     "nonpersistent": None,
     "any-order": None,  # MPIR_CVAR_COLL_TOPO_FIXED_ORDER is not set
 }
 
-# Keys that do not stand in a tuning file; where they do, and the CVAR that takes it
+# (start of a key of another kind of file, that kind, the CVAR that takes such a file)
 OTHER_FILES = (
     ("composition=", "a selection file of ch4", "MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE"),
     (
@@ -106,7 +105,7 @@ OTHER_FILES = (
     ("name=", "a coll_selection.json of a coming MPICH", "MPIR_CVAR_COLL_SELECTION_JSON_FILE"),
 )
 
-# least and largest value of a parameter without names; any other: 0 to 2^31-1
+# {parameter: (least, largest) number}; all others: 0 to 2^31-1
 PARAMETERS = {
     "k": (2, 32767),
     "scatterv_k": (2, 32767),
@@ -137,40 +136,42 @@ def find_version(text: str) -> str | None:
 
 @functools.cache
 def mpich(version: str = "4.0") -> Tree:
-    """The data file of an MPICH version, as `make refresh` wrote it: "grammar", what a selection file
-    may say; "collectives", {collective: {name of an algorithm: its restrictions, params, patched}};
-    and "builtin", MPICH's own selection."""
+    """The data file of an MPICH version, as `make refresh` wrote it. "grammar": the conditions that
+    a selection file may have; "collectives": {collective: {algorithm: its restrictions, params,
+    patched}}; "builtin": MPICH's own selection."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"mpich-{version}.json")
     with open(path, encoding="utf-8") as file:
         return json.load(file)
 
 
 def builtin(collective: str, version: str = "4.0") -> Tree:
-    """What MPICH selects by itself for calls of a collective."""
+    """The conditions of MPICH's own selection for a collective"""
     tree: Tree = mpich(version)["builtin"][f"collective={collective}"]
     return tree
 
 
 def algorithm(name: str, version: str = "4.0") -> Tree | None:
-    """What the data file says of the algorithm `name`; None where there is no such."""
+    """The data file's row of the algorithm `name`; None if there is no such algorithm"""
     return next((a[name] for a in mpich(version)["collectives"].values() if name in a), None)
 
 
 def is_ours(collective: str, name: str, version: str) -> bool:
-    """Whether it is the patches that bring an algorithm, named as the CVAR has it."""
+    """Whether the patches bring the algorithm `name`, a name as in its CVAR"""
     return bool((algorithm(full_name(collective, name), version) or {}).get("patched"))
 
 
 def is_plain(collective: str, name: str, version: str) -> bool:
-    """Whether it is one of MPICH's own that topo_auto may take beside MPICH's choice: it has no parameters, and
-    no restrictions but these (coll_select.py).
+    """Whether the algorithm `name` is MPICH's own and topo_auto may take it in place of MPICH's
+    choice. It must have no parameters, and no restrictions except those listed in this function
+    (coll_select.py).
 
-    Most of those with parameters, which MPICH has from 4.1 on, are what ours are with one level:
+    From 4.1 on, MPICH has algorithms with parameters. Most equal ours on a site of one level:
       allreduce recursive_multiplying, recexch, tree            topo_recursive_doubling
       barrier recexch, k_dissemination                          recursive_doubling
       bcast tree, pipelined_tree: knomial_1, knomial_2; kary    topo_knomial; topo_binary_tree, topo_chain
-    Those of allgather (k_brucks, recexch_doubling, recexch_halving) and allreduce k_reduce_scatter_allgather
-    are so with k = 2 alone: brucks, topo_recursive_doubling, topo_reduce_scatter_allgather."""
+    Only with k = 2 do allgather k_brucks, recexch_doubling and recexch_halving, and allreduce
+    k_reduce_scatter_allgather, equal brucks, topo_recursive_doubling and
+    topo_reduce_scatter_allgather."""
     row = algorithm(full_name(collective, name), version)
     known = {"power-of-two", "noinplace", "commutative", "any-order"}
     if row is None or {"patched", "params"} & row.keys():
@@ -179,19 +180,20 @@ def is_plain(collective: str, name: str, version: str) -> bool:
 
 
 def full_name(collective: str, name: str) -> str:
-    """The name in a selection file of what MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM calls `name`."""
+    """Name in a selection file of what MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM calls `name`"""
     return f"MPIR_{collective.capitalize()}_intra_{name}"
 
 
 def auto_leaf(collective: str, version: str = "4.0") -> Tree | None:
-    """The leaf that leaves a collective, also a nonblocking one, to topo_auto; None where there is none."""
+    """The leaf that selects topo_auto for a collective, blocking or not; None if it has no
+    topo_auto"""
     name = full_name(collective, "tsp_topo_auto" if collective.startswith("i") else "topo_auto")
     return {f"algorithm={name}": {}} if algorithm(name, version) is not None else None
 
 
 @functools.cache
 def forms(version: str = "4.0", stock: bool = False) -> dict[str, tuple[str, ...]]:
-    """{condition: its forms, where N is a number}"""
+    """{condition: its forms}, such as "<=N", where N is a number"""
     known = mpich(version)["grammar"]["conditions"]
     placement = {} if stock else dict.fromkeys(PLACEMENT, PLACEMENT_FORMS)
     found = {name: tuple(words.split()) for name, words in known.items()} | placement
@@ -204,14 +206,14 @@ def any_is_all(version: str) -> bool:
 
 
 def is_last(key: str, version: str = "4.0") -> bool:
-    """Whether nothing may stand behind a key that strip() made."""
+    """Whether no key may follow this key, which strip() made, since it always holds"""
     if any_is_all(version) and not key.startswith("collective="):
         return key == "any" or key.endswith("=any")
     return key.endswith("=any") and key != "comm_hierarchy=any"
 
 
 def hierarchy_by_flags(version: str) -> bool:
-    """Whether only "comm_hierarchy=parent" differs from its other values."""
+    """Whether comm_hierarchy has only two cases: "parent", and all other values alike"""
     return mpich(version)["grammar"]["hierarchy"] == "flags"
 
 
@@ -219,14 +221,14 @@ def hierarchy_by_flags(version: str) -> bool:
 
 
 class Wrong(Exception):
-    """What is wrong with a key."""
+    """An error in a key; its text is a sentence."""
 
 
 @dataclass(frozen=True)
 class Condition:
     name: str
     op: str  # <= < =
-    value: Any  # an integer where it is a limit, else a word
+    value: Any  # an integer if it is a limit, else a word
 
     def __str__(self) -> str:
         return f"{self.name}{self.op}{self.value}"
@@ -241,7 +243,7 @@ def strip(key: str) -> str:
 @functools.cache
 def condition(key: str, stock: bool = False, version: str = "4.0") -> Condition:
     """The Condition of a key that strip() made. Raises Wrong; collectives are not checked."""
-    # which always matches
+    # this pattern always matches
     name, op, value = re.findall(r"(?s)^([^<=>]*)(<=|<|=|)(.*)\Z", key)[0]
     known = forms(version, stock)
     if any_is_all(version) and is_last(key, version) and key != "=any":
@@ -266,7 +268,7 @@ def number(
 ) -> int:
     """An integer from `least` to `most`, 32K and the like included. Raises Wrong."""
     match = re.fullmatch(r"([0-9]+)([KMG]?)", text, re.ASCII)
-    # the digits of a number that fits: int() refuses thousands of them
+    # a number that fits has less than 20 digits; int() refuses thousands of digits
     if match and len(match[1].lstrip("0")) < 20 and not (stock and match[2]):
         value = int(match[1]) * SUFFIXES[match[2]]
         if least <= value <= most:
@@ -275,13 +277,13 @@ def number(
 
 
 def parameter(text: str, name: str, row: Tree, stock: bool = False, version: str = "4.0") -> int:
-    """The value of the parameter `name`, of which the data file has `row`. Raises Wrong."""
+    """The value of the parameter `name`; `row`: its row in the data file. Raises Wrong."""
     if "values" not in row:
         return number(text, *PARAMETERS.get(name, (0, 2**31 - 1)), stock)
     values = row["values"]
     if stock and mpich(version)["grammar"]["stock_values"] == "numbers":
         return number(text, 0, len(values) - 1, stock)
-    if stock:  # it takes trees of topology for kary
+    if stock:  # MPICH without patches takes topology-aware trees for kary
         values = [word for word in values if not word.startswith("topology")]
     if text in values:
         return values.index(text)
@@ -294,11 +296,11 @@ def parameter(text: str, name: str, row: Tree, stock: bool = False, version: str
 
 
 class Object(dict):
-    """A JSON object, as json-c makes it: of a key that comes twice the first position and the last
-    value. `twice`: these keys."""
+    """A JSON object, as json-c makes it. A key that occurs twice has the first position and the
+    last value. `twice`: these keys."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        # C strings end at NUL, and there are no halves of surrogate pairs
+        # json-c keeps C strings, which end at NUL, and replaces halves of surrogate pairs
         pairs = [
             (re.sub("[\ud800-\udbff\udc00-\udc7f]", "\ufffd", k.split("\0")[0]), v)
             for k, v in pairs
@@ -311,8 +313,8 @@ class Object(dict):
 
 
 def read(content: bytes | str) -> tuple[Any, str | None, str | None]:
-    """(the JSON object in a file's bytes or text, None, what a stricter reader would say or None), or
-    (None, what is wrong, None)."""
+    """(the JSON object in a file's bytes or text, None, the error of a stricter reader or None), or
+    (None, the error, None) if json-c cannot read it"""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     if not data:
         return None, "the file is empty, expected a JSON object", None
@@ -372,7 +374,7 @@ def _refuse(word: str) -> NoReturn:
 
 
 def _usual(match: re.Match[str]) -> str:
-    """The JSON for a token that only json-c takes; what it does not take is left as it is."""
+    """JSON for a token that only json-c accepts. Other tokens are left as they are."""
     token = match[0]
     if token[0] == '"':
         return token
@@ -411,10 +413,10 @@ def _too_deep(tree: Any) -> bool:
 def check(
     content: bytes | str, name: str = "tuning.json", version: str = "4.0", stock: bool = False
 ) -> tuple[Lines, Lines]:
-    """(errors, warnings) of a selection file, lists of (path, line): the keys from the top to the one
-    in question, and the sentence. The first error is the one that the library prints.
+    """(errors, warnings) of a selection file, lists of (path, sentence). A path has the keys from
+    the top to the one in question. The first error is the one that the library prints.
 
-    `stock`: for MPICH without the patches. It prints nothing of the kind: it crashes."""
+    `stock`: for MPICH without the patches, which prints no such errors, but crashes"""
     found = Findings(name, version, stock)
     tree, wrong, strict = read(content)
     if wrong:
@@ -441,7 +443,8 @@ def check(
 
 
 def topology_fault(topology: Any) -> tuple[Path, str] | None:
-    """The first thing wrong in the "topology" of a tuning file, as the library says it: (key, sentence)."""
+    """(key, sentence) of the first error in the "topology" of a tuning file, in the library's
+    words; None if there is none"""
     from topo_tune import predictor
 
     fault = predictor.fault("-", json.dumps({"topology": topology}).encode())
@@ -463,20 +466,20 @@ def load(path: str | os.PathLike[str], version: str = "4.0") -> Tree:
 
 
 class Findings:
-    """What is wrong with a file, in the order in which its reader would find it."""
+    """The errors and warnings of a file, in the order in which the library would find them"""
 
     def __init__(self, name: str, version: str, stock: bool) -> None:
         self.name, self.version, self.stock = name, version, stock
         self.errors: Lines = []
         self.warnings: Lines = []
-        self.num_keys = 0  # of rules, so far
-        self.is_over = False  # nothing else is looked at
-        self.by_size = False  # whether total_msg_size<... was asked for in the collective so far
+        self.num_keys = 0  # keys of rules so far
+        self.is_over = False  # whether the check ends here
+        self.by_size = False  # whether a total_msg_size<... came before in this collective
         self.collectives = mpich(version)["collectives"]
         self.known = [n for a in self.collectives.values() for n in a if self.has(a[n])]
 
     def has(self, row: Tree) -> bool:
-        """Whether the target has the algorithm of a row of the data file."""
+        """Whether the MPICH to check for has the algorithm of this row of the data file"""
         return not (self.stock and row.get("patched"))
 
     def error(self, path: Path, what: str) -> None:
@@ -537,7 +540,7 @@ class Findings:
             self.error((*path, list(tree)[-1]), 'expected a "...=any" behind it')
 
     def wrong_file(self, key: str) -> str:
-        """Why what is read is no file of rules, as this key tells."""
+        """Why this key shows that the file is no tuning file; "" if it does not show that"""
         if self.num_keys > MAX_KEYS:
             return f"found more than {MAX_KEYS} keys of rules in the file"
         for start, file, cvar in OTHER_FILES:
@@ -548,12 +551,13 @@ class Findings:
     def condition(
         self, key: str, last: str | None, collective: str | None, kind: str | None
     ) -> tuple[str | None, str | None]:
-        """What holds below a condition, `last` being the key before it. Raises Wrong."""
+        """(collective, kind of communicator) of the rules below a condition, as in rules(). `last`:
+        the key before it. Raises Wrong."""
         found = condition(key, self.stock, self.version)
         is_collective = found.name == "collective"
         if is_collective and found.value not in self.collectives:
             raise Wrong(f"unknown collective{hint(found.value, list(self.collectives))}")
-        is_any = found.value == "any" and any_is_all(self.version)  # whatever stands before it
+        is_any = found.value == "any" and any_is_all(self.version)  # with any word before it
         of = None if is_any else CONDITIONS.get(found.name)
         if of is not None and collective is None:
             raise Wrong('expected it inside of "collective=NAME"')
@@ -574,7 +578,7 @@ class Findings:
         return collective, found.value if is_kind else kind
 
     def leaf(self, name: str, siblings: int, collective: str | None, kind: str | None) -> None:
-        """An algorithm, one of so many siblings. Raises Wrong."""
+        """Check the key of an algorithm. siblings: all keys of its object. Raises Wrong."""
         if siblings != 1:
             raise Wrong("found other keys beside it, expected an algorithm alone")
         if collective is None:
@@ -630,24 +634,24 @@ def quoted(path: Sequence[str]) -> str:
 
 @dataclass
 class Call:
-    """A call of a collective, as far as conditions can ask.
+    """A call of a collective, with all properties that conditions can ask for.
 
-    Unknown (0, None) is what not every process of the communicator knows."""
+    A property is unknown (0 or None) if not every process of the communicator knows it."""
 
     collective: str = "allgather"
     ranks: int = 1  # of an intercommunicator: in the group that does not have the root
     count: int = 0  # elements of one block or of the buffer, as the receiver passes it
     type_size: int = 1  # bytes of an element
     total_count: int | None = None  # elements of all blocks; default: all are equal
-    hosts: int | None = None  # by the topology; 0: unknown, with racks and ppn; default: one a rank
-    ppn: int | None = None  # ranks of the host that has most; default: as even as can be
+    hosts: int | None = None  # by the topology; 0: unknown, racks and ppn too; default: one a rank
+    ppn: int | None = None  # most ranks on a host; default: as even as possible
     racks: int = 1
     level3: int = 1  # groups of the levels above racks
     level4: int = 1
     nodes: int | None = None  # as MPICH counts them; default: hosts
     comm_type: str = "intra"
-    hierarchy: str | None = None  # default: as MPICH makes it for a communicator of an application
-    consecutive: bool = True  # the ranks of each node stand together
+    hierarchy: str | None = None  # default: as for a communicator of an application
+    consecutive: bool = True  # the ranks of each node have consecutive numbers
     commutative: bool = True
     builtin_op: bool = True
     inplace: bool = False
@@ -655,7 +659,7 @@ class Call:
     displs_ordered: bool = True
     root_zero: bool = True
     placed: bool = True
-    idle: bool = False  # intercommunicator: a process beside the root
+    idle: bool = False  # intercommunicator: this process is in the root's group, but not the root
     version: str = "4.0"  # of MPICH
 
     def __post_init__(self) -> None:
@@ -672,7 +676,7 @@ class Call:
             self.hierarchy = "parent" if is_parent else "flat"
 
     def sees(self, name: str) -> Any:
-        """The value that the condition `name` asks for, None where it is unknown."""
+        """The value that the condition `name` asks for, None if it is unknown"""
         if name == "any":
             return None
         base = self.collective.removeprefix("i")
@@ -714,7 +718,7 @@ class Call:
             return None
         if base in ("alltoallv", "alltoallw"):
             return None
-        # MPICH forgets the type there
+        # for ireduce_scatter_block MPICH does not multiply by the size of the type
         type_size = 1 if self.collective == "ireduce_scatter_block" else self.type_size
         return (self.total_count or 0) * type_size
 
@@ -723,7 +727,7 @@ class Call:
         return self.holds_for(asked, self.sees(asked.name))
 
     def holds_for(self, asked: Condition, value: Any) -> bool:
-        """Whether it holds where sees() has given `value`."""
+        """Whether a Condition holds for the `value` that sees() gave"""
         if asked.value == "any":
             return True
         if asked.op == "=":
@@ -742,7 +746,7 @@ class Call:
         return value <= limit if asked.op == "<=" else value < limit
 
     def allows(self, restriction: str) -> bool:
-        """Whether a restriction of an algorithm holds."""
+        """Whether an algorithm with this restriction can run this call"""
         if restriction == "displs-ordered":
             return self.displs_ordered
         if restriction == "root-zero":
@@ -766,12 +770,12 @@ def pof2(number: int) -> int:
 
 @dataclass
 class Selection:
-    """What runs for a Call, and why.
+    """The algorithm that runs for a Call, and why.
 
-    `path`: the keys of the file that were entered, to the leaf where there is one. `is_empty`: they lead
-    to {}. `steps`: (path, value, whether it held) of each key that was tried. `declined`: (algorithm,
-    restriction) of a rule that cannot be applied. `builtin`: the Selection in MPICH's own rules, where
-    these decide."""
+    `path`: the keys of the file that were entered, down to the leaf, if there is one. `is_empty`:
+    the path ends at {}. `steps`: (path, value, whether it held) of each key that was tried.
+    `declined`: (algorithm, restriction) of a rule that cannot be applied. `builtin`: the Selection
+    by MPICH's own rules, if they decide."""
 
     path: tuple = ()
     is_empty: bool = False
@@ -790,7 +794,7 @@ class Selection:
 
 
 def walk(tree: Tree, call: "Call") -> "Selection":
-    """The Selection of one tree, which check() has passed; `algorithm` is None where no leaf is
+    """The Selection by one tree, in which check() found no error. `algorithm` is None if no leaf is
     reached."""
     version = call.version
     result = Selection(version=version)

@@ -24,7 +24,7 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 class Duration(click.ParamType):
-    """90, 90s, 10m, 2h: seconds."""
+    """A duration such as 90, 90s, 10m or 2h; converted to seconds"""
 
     name = "TIME"
 
@@ -61,14 +61,14 @@ def launching(launch: str | None, vcluster: str | None, cluster: str | None) -> 
 
 
 def check_launcher(launch: str | None, vcluster: str | None, cluster: str | None) -> str:
-    """What starts programs, in words."""
+    """The launcher in words. Raises UsageError unless exactly one is given."""
     if sum(x is not None for x in (launch, vcluster, cluster)) != 1:
         raise click.UsageError("expected one of --launch, --vcluster and --cluster")
     return launch or (f"cluster {cluster}" if cluster else f"topo-vcluster {vcluster}".strip())
 
 
 def placements_of(words: tuple[str, ...], is_virtual: bool) -> dict[str, str]:
-    """{name: words of the launcher}"""
+    """{placement: words for the launcher}"""
     if is_virtual:
         return dict.fromkeys(words or PLACEMENTS, "")
     result = {}
@@ -177,7 +177,7 @@ def measure(
 
 
 def numbers(text: str, option: str, most: int = 2**31 - 1) -> list[int]:
-    """Of a LIST."""
+    """The numbers of a LIST"""
     from topo_tune import grammar
 
     try:
@@ -188,7 +188,7 @@ def numbers(text: str, option: str, most: int = 2**31 - 1) -> list[int]:
 
 
 def mpich_version(bench: Any, version: str | None) -> str:
-    """Of the library that is measured, as the tuner knows it."""
+    """The MPICH version of the library that is measured, as in grammar.versions()"""
     from topo_bench_py.measure import Plan, dry_run, mpi_version
 
     from topo_tune import grammar
@@ -202,7 +202,7 @@ def mpich_version(bench: Any, version: str | None) -> str:
 
 
 def opened_campaign(folder: str, bench: Any) -> tuple[Any, dict[str, Any]]:
-    """(Campaign, what campaign.json says) of a folder of measure. Raises InputError."""
+    """(Campaign, content of campaign.json) of a folder that measure wrote. Raises InputError."""
     from topo_tune import grammar, site
     from topo_tune.campaign import Campaign, digest, read_campaign, read_launches
     from topo_tune.predictor import Predictor

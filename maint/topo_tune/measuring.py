@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Measures what is worth most until a budget is spent."""
+"""Launches measurements, the most valuable first, until a budget is spent."""
 
 import json
 import math
@@ -25,17 +25,17 @@ from topo_tune.sampling import AUTOS, Beliefs, Cell, Predict, Request, best_requ
 from topo_tune.site import Site
 from topo_tune.tree import Choice
 
-LEFT_OUT = ("nb",)  # MPICH's nonblocking one, which is chosen by another collective's name
+LEFT_OUT = ("nb",)  # MPICH's nonblocking form; CVARs of another collective choose its algorithm
 NO_SIZES = ("barrier", "ibarrier")
-LEAST_VALUE = 1e-3  # below, nothing more is learnt
-FIRST_SECONDS = 3.0  # what a launch may take, before there was one
-HURRY = 1.3  # times the mean of the launches before is what the next one may take
+LEAST_VALUE = 1e-3  # of a Request; a smaller value teaches nothing
+FIRST_SECONDS = 3.0  # expected time of the first launch
+HURRY = 1.3  # expected time of a launch, as a multiple of the mean of those before
 
-Catalog = dict[str, dict[str, tuple[str, ...]]]  # parameters of the algorithms of collectives
+Catalog = dict[str, dict[str, tuple[str, ...]]]  # {collective: {algorithm: its parameters}}
 
 
 def predictions(site: Site, version: str) -> Predict:
-    """Microseconds of algorithms, as the library predicts them."""
+    """A function that predicts {algorithm: microseconds}, as the library does"""
     predictor = Predictor(site, version)
     index = {host: i for i, host in enumerate(site.hosts)}
     known: dict[tuple[str, tuple[str, ...], int], Mapping[str, float]] = {}
@@ -51,7 +51,7 @@ def predictions(site: Site, version: str) -> Predict:
 
 
 def catalog(bench: Bench, collectives: Sequence[str], version: str) -> Catalog:
-    """What this library has of collectives; without those of which there is no choice."""
+    """The algorithms of this library, without collectives that leave no choice"""
     result: Catalog = {}
     for collective in collectives:
         plan = Plan(collective=collective, algorithms="all")
@@ -76,8 +76,8 @@ def _params(collective: str, name: str, version: str) -> tuple[str, ...]:
 
 @dataclass
 class Measuring:
-    """A campaign under way. `probes`: the ranks and placements, as cells of a collective whose first
-    launch tells the hosts."""
+    """A campaign under way. `probes`: one cell for each number of ranks and placement. Its first
+    launch shows the hosts of the ranks."""
 
     campaign: Campaign
     launcher: Launcher
@@ -88,7 +88,7 @@ class Measuring:
     say: Callable[[str], None]
 
     def run(self) -> str:
-        """Measure. Returns why it is over."""
+        """Measure. Returns the reason why it ended."""
         self._began, self._before = time.monotonic(), self.campaign.seconds
         self._broken: dict[Cell, str] = {}
         self._said: set[str] = set()
@@ -120,7 +120,7 @@ class Measuring:
         return "the budget is spent"
 
     def _first(self, probe: Cell) -> Request:
-        """Before predictions, which need the hosts."""
+        """The first request for a probe, before predictions, which need the hosts"""
         names = tuple(self.algorithms[probe.collective])
         if probe.collective not in NO_SIZES:
             names = tuple(name for name in AUTOS if name in names)
@@ -200,7 +200,7 @@ def medians(campaign: Campaign) -> dict[tuple[Cell, int], dict[str, float]]:
 
 
 def failures(launched: Sequence[Launched]) -> set[tuple[Cell, str]]:
-    """Algorithms that could not be applied."""
+    """(cell, algorithm) of algorithms that could not be applied"""
     return {
         (each.cell, str(line.get("algorithm")))
         for each in launched
@@ -220,7 +220,7 @@ def outcome(campaign: Campaign) -> tuple[Tree, list[Choice]]:
 
 
 def corrected(campaign: Campaign) -> constants.Costs:
-    """Costs of the site, as the measurements have them; none where nothing is to be corrected."""
+    """Costs of the site, corrected by the measurements; empty if no correction is needed"""
     hosts = {each.cell: each.hosts for each in campaign.launched if each.hosts}
     known = exceptions.sure(timings(campaign.launched))
     return constants.correct(campaign.site, campaign.version, known, hosts)
@@ -234,7 +234,7 @@ def finish(campaign: Campaign) -> list[Choice]:
 
 
 def learnt(campaign: Campaign, found: Sequence[Choice]) -> Iterator[str]:
-    """In words."""
+    """Sentences about the results"""
     known = exceptions.sure(timings(campaign.launched))
     whole = sum(each.is_whole for each in campaign.launched)
     points = sum(map(len, known.values()))

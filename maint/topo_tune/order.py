@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Which rank of an application runs on which host, so that few bytes cross links.
+"""Finds the host of each rank of an application, so that few bytes cross links.
 
 The site is a tree: groups of the levels above, racks, hosts. From its top down, the ranks of each group are
 split over the groups below, in parts of given sizes. A byte between two parts crosses two links of that level.
@@ -29,21 +29,21 @@ from topo_common.files import Failure
 from topo_tune.patterns import Matrix, Pattern
 from topo_tune.predictor import Predictor
 
-GMAP = ("scotch_gmap", "gmap")  # as Debian calls it, and SCOTCH
+GMAP = ("scotch_gmap", "gmap")  # its names in Debian and in SCOTCH
 GMAP_SECONDS = 60
-GMAP_SUM = 2**30  # of all weights: its integers may have 32 bits
-PASSES = 8  # of Kernighan and Lin; most end after three
+GMAP_SUM = 2**30  # sum of all weights, since gmap's integers may have 32 bits
+PASSES = 8  # limit of the passes of Kernighan and Lin; usually three suffice
 PATIENCE = 64  # swaps without a saving that end a pass
-MAX_BLOCKINGS = 1000  # that are tried
+MAX_BLOCKINGS = 1000  # ways to cut a grid into blocks that are tried
 
-# (ranks; bytes between them, both ways; sizes of parts) to the part of each rank. All but blocks of a grid go by
-# the bytes alone.
+# Function of (ranks; bytes between them, both ways; sizes of parts). Returns the part of each rank.
+# Only blocked() needs the numbers of the ranks; the others use the bytes alone.
 Split = Callable[[np.ndarray, Matrix, Sequence[int]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Links:
-    """Of hosts, or uplinks of the groups of a level."""
+    """The links of all hosts, or the uplinks of all groups of a level"""
 
     name: str
     of_host: np.ndarray  # the link of each host of the site
@@ -52,15 +52,15 @@ class Links:
 
 @dataclass(frozen=True)
 class Load:
-    """What links of a level carry in an order: bytes that leave a group, and the time they take."""
+    """The load of the links of a level: bytes that leave a group, and their time"""
 
     total: float
-    busiest: float  # in one direction of one link
-    busy_us: float  # in the mean over all links, both ways
+    busiest: float  # bytes in one direction of the busiest link
+    busy_us: float  # time of the bytes on a link, mean over all links and both directions
 
 
 def links_of(predictor: Predictor) -> list[Links]:
-    """Of hosts first, then of each level."""
+    """The links of hosts, then those of each level"""
     site = predictor.site
     host, uplinks = predictor.links_mbps()
     result = [Links("hosts", np.arange(site.num_hosts), np.full(site.num_hosts, host))]
@@ -70,7 +70,7 @@ def links_of(predictor: Predictor) -> list[Links]:
 
 
 def loads(pattern: Pattern, links: Sequence[Links], hosts: np.ndarray) -> list[Load]:
-    """Of each level; `hosts`: of each rank."""
+    """The load of each of `links`; hosts: the host of each rank"""
     result = []
     for each in links:
         of_rank, num = each.of_host[hosts], len(each.mbps)
@@ -105,7 +105,7 @@ def near_slots(links: Sequence[Links], slots: np.ndarray, ranks: int) -> np.ndar
         members = list(_members(hosts, links[level].of_host))
         sums = [int(slots[group].sum()) for group in members]
         while ranks:
-            # the smallest that takes the rest, or else the largest
+            # the smallest group that has room for all the rest, or else the largest group
             fits = [i for i, room in enumerate(sums) if room >= ranks]
             i = min(fits, key=sums.__getitem__) if fits else int(np.argmax(sums))
             taken = min(sums[i], ranks)
@@ -125,7 +125,7 @@ def _members(hosts: np.ndarray, of_host: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def place(between: Matrix, links: Sequence[Links], slots: np.ndarray, split: Split) -> np.ndarray:
-    """The host of each rank, with slots[host] ranks on each. between: bytes of ranks, both ways"""
+    """The host of each rank; a host gets slots[host] ranks. between: bytes of ranks, both ways"""
     result = np.empty(between.shape[0], dtype=np.int64)
 
     def descend(ranks: np.ndarray, between: Matrix, hosts: np.ndarray, level: int) -> None:
@@ -145,7 +145,7 @@ def place(between: Matrix, links: Sequence[Links], slots: np.ndarray, split: Spl
 
 
 def _is_easy(between: Matrix, sizes: Sequence[int]) -> bool:
-    """One part, or all splits as good: no bytes, or one rank a part."""
+    """Whether all splits are equally good: one part, no bytes, or one rank in each part"""
     return len(sizes) == 1 or max(sizes) == 1 or between.nnz == 0
 
 
@@ -176,7 +176,7 @@ def greedy(_ranks: np.ndarray, between: Matrix, sizes: Sequence[int]) -> np.ndar
 
 
 def _row(between: Matrix, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ranks that `rank` has bytes with, and the bytes."""
+    """(ranks that exchange bytes with `rank`, the bytes)"""
     where = slice(between.indptr[rank], between.indptr[rank + 1])
     return between.indices[where], between.data[where]
 
@@ -198,7 +198,7 @@ def bisection(ranks: np.ndarray, between: Matrix, sizes: Sequence[int]) -> np.nd
 
 
 def _first_half(sizes: Sequence[int]) -> int:
-    """How many of the parts make up about a half."""
+    """Number of leading parts that together have about half of the ranks"""
     ends = np.cumsum(sizes)
     return int(np.argmin(abs(2 * ends[:-1] - ends[-1]))) + 1
 
@@ -206,7 +206,8 @@ def _first_half(sizes: Sequence[int]) -> int:
 def _each_half(
     split: Split, ranks: np.ndarray, between: Matrix, sizes: Sequence[int], side: np.ndarray
 ) -> np.ndarray:
-    """Splits ranks with side False over the first half of the parts, the others over the second one."""
+    """Split ranks whose side is False over the first half of the parts, the others over the second
+    half."""
     part = np.empty(len(side), dtype=np.int64)
     first = _first_half(sizes)
     for mine, some, begin in ((~side, sizes[:first], 0), (side, sizes[first:], first)):
@@ -220,12 +221,12 @@ def _cut(between: Matrix, side: np.ndarray) -> float:
 
 
 def _kernighan_lin(between: Matrix, side: np.ndarray) -> np.ndarray:
-    """The sides of ranks, swapped to cut fewer bytes."""
+    """The side of each rank, after swaps that cut fewer bytes"""
     side = side.copy()
     most = min(side.sum(), (~side).sum())
-    least = 1e-9 * between.data.max()  # a saving that is no rounding
+    least = 1e-9 * between.data.max()  # a smaller saving is a rounding error
     for _ in range(PASSES):
-        # what a move to the other side would save, of ranks that have not moved in this pass
+        # bytes that each rank would save by a move to the other side
         sign = np.where(side, 1.0, -1.0)
         saves = -sign * (between @ sign)
         first, second = np.where(side, -np.inf, saves), np.where(side, saves, -np.inf)
@@ -282,12 +283,12 @@ def blocked(dims: Sequence[int]) -> Split:
 
 
 def _factors(count: int, sides: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All ways to cut a box with `sides` into `count` equal blocks: how many along each axis."""
+    """All ways to cut a box with `sides` into `count` equal blocks: blocks along each axis"""
     if not sides:
         if count == 1:
             yield ()
         return
-    # the first axis cut most: then ranks of a block follow each other
+    # first the ways that cut the first axis most: ranks of such a block have consecutive numbers
     for first in range(min(count, sides[0]), 0, -1):
         if count % first == 0 and sides[0] % first == 0:
             for rest in _factors(count // first, sides[1:]):
@@ -307,7 +308,7 @@ def find_gmap() -> str | None:
 
 
 def scotch(program: str) -> Split:
-    """A Split by SCOTCH. Raises Failure where its program does."""
+    """A Split by SCOTCH. It raises Failure if gmap fails."""
 
     def split(_ranks: np.ndarray, between: Matrix, sizes: Sequence[int]) -> np.ndarray:
         weights = np.maximum(np.rint(between.data * (GMAP_SUM / between.data.sum())), 1).astype(int)
@@ -360,7 +361,8 @@ def _read_map(text: str, ranks: int, parts: int, program: str) -> np.ndarray:
 
 
 def _of_sizes(between: Matrix, part: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Moves ranks from parts that are too large to those that are too small, the least loss first."""
+    """Move ranks from parts that are too large to parts that are too small, the least loss
+    first."""
     part = part.copy()
     room = np.array(sizes) - np.bincount(part, minlength=len(sizes))
     while room.min() < 0:

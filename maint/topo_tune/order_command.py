@@ -27,12 +27,12 @@ PROGRAM = "topo-tune"
 METHODS = ("auto", "block", "bisection", "greedy", "scotch")
 MAX_AXES = 6
 SCOTCH_PAIRS = (
-    2_000_000  # of ranks; for more, auto leaves SCOTCH out, which would take half a minute
+    2_000_000  # pairs of ranks; for more, auto leaves SCOTCH out, which would take half a minute
 )
 
 
 class Box(click.ParamType):
-    """Lengths along axes, such as 16x8x4."""
+    """Lengths along axes, such as 16x8x4"""
 
     name = "box"
 
@@ -47,11 +47,12 @@ class Box(click.ParamType):
 
 @dataclass(frozen=True)
 class Job:
-    """Hosts of the site that may be used, in their order, as the user names them, and slots of each."""
+    """The hosts of the site that a job may use, in its order: their indices in the site, and their
+    names as the user gave them"""
 
     hosts: np.ndarray
     names: list[str]
-    slots: np.ndarray  # of all hosts of the site
+    slots: np.ndarray  # ranks that each host of the site may have
 
 
 # -- what is written --
@@ -62,12 +63,12 @@ def _runs(values: Sequence[Any]) -> list[tuple[Any, int]]:
 
 
 def host_file(names: Sequence[str]) -> str:
-    """Of Hydra, for ranks on hosts of these names"""
+    """A host file for Hydra. names: the host of each rank"""
     return "".join(f"{name}:{count}\n" for name, count in _runs(names))
 
 
 def rankfile(names: Sequence[str]) -> str:
-    """Of Open MPI"""
+    """A rankfile for Open MPI"""
     used: dict[str, int] = {}
     lines = []
     for rank, name in enumerate(names):
@@ -77,7 +78,7 @@ def rankfile(names: Sequence[str]) -> str:
 
 
 def slurm(names: Sequence[str]) -> str:
-    """Of srun --distribution=arbitrary, in SLURM_HOSTFILE"""
+    """A SLURM_HOSTFILE for srun --distribution=arbitrary"""
     return "".join(f"{name}\n" for name in names)
 
 
@@ -308,7 +309,7 @@ def _splits(method: str, grid: tuple[int, ...] | None, gmap: str | None) -> dict
 
 @dataclass(frozen=True)
 class Found:
-    """An order, the method that found it, and what links carry then."""
+    """An order, the method that found it, and the loads of the links"""
 
     method: str
     hosts: np.ndarray  # of each rank
@@ -322,7 +323,8 @@ def _cheapest(
     near: np.ndarray,
     splits: dict[str, order.Split],
 ) -> tuple[Found, list[str]]:
-    """An order that takes near[host] slots of each host, and notes. Of orders that cost the same, the first."""
+    """(the cheapest order, notes). Orders use near[host] slots of each host, or are the one
+    `before`. Of orders with the same cost, the first one is taken."""
     best, notes = before, []
     between = pattern.both_ways()
     with progress_bar(PROGRAM) as progress:

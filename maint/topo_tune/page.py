@@ -1,5 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""One page on a campaign: site, decisions, gains and losses. It is one file, and needs no network."""
+"""Makes a page about a campaign: site, decisions, gains, losses. It is one file, and needs no
+network."""
 
 import base64
 import html
@@ -25,7 +26,7 @@ from topo_tune.sampling import Cell
 from topo_tune.site import Site
 from topo_tune.tree import Choice
 
-TYPE_SIZE = 8  # of topo-bench's reductions
+TYPE_SIZE = 8  # bytes of an element in topo-bench's reductions
 STYLE = """
 table.map td { text-align: center; border: 1px solid var(--bg); }
 table.map small { display: block; opacity: .75; }
@@ -36,13 +37,13 @@ table.map small { display: block; opacity: .75; }
 
 @dataclass(frozen=True)
 class Decision:
-    """What the tuning file does at a point, and what it does without. Ratios: time without over time with.
-    regret: share of the time of the best that was measured; None: not measured."""
+    """The algorithm at a point with and without the tuning file. Ratios: time without the file over
+    time with it. regret: loss as a share of the best measured time; None: not measured."""
 
     cell: Cell
     size: int
-    leaf: str  # as in the file
-    tuned: str  # what runs
+    leaf: str  # leaf of the tuning file
+    tuned: str  # algorithm that runs with the tuning file
     stock: str
     predicted_gain: float | None
     gain: float | None
@@ -50,7 +51,7 @@ class Decision:
 
 
 def decisions(campaign: Campaign, tuning: Tree) -> list[Decision]:
-    """At all sizes that were measured, in all cells in which ranks were seen."""
+    """Decisions at all measured sizes, for all ranks and placements whose hosts are known"""
     known = exceptions.sure(timings(campaign.launched))
     hosts = {each.cell: each.hosts for each in campaign.launched if each.hosts}
     places = {(c.ranks, c.ppn, c.placement): seen for c, seen in sorted(hosts.items())}
@@ -59,7 +60,7 @@ def decisions(campaign: Campaign, tuning: Tree) -> list[Decision]:
         sizes.setdefault(cell.collective, set()).add(size)
     rack = dict(zip(campaign.site.hosts, campaign.site.rack_of_host, strict=True))
     index = {host: i for i, host in enumerate(campaign.site.hosts)}
-    # by what the library is given
+    # predict with the topology of the tuning file, as the library does
     raw = {"provenance": campaign.site.raw.get("provenance", {})} | tuning["topology"]
     site = replace(campaign.site, raw=raw)
     predictor = Predictor(site, campaign.version)
@@ -134,7 +135,7 @@ def _color(name: str, names: Sequence[str]) -> str:
 
 
 def map_html(collective: str, of: Sequence[Decision]) -> str:
-    """Ranks and placements by bytes; in a cell what runs, and without the file."""
+    """A table of ranks and placements by bytes: the algorithms with and without the file"""
     sizes = sorted({d.size for d in of})
     names = sorted({d.tuned for d in of} | {d.stock for d in of})
     rows: dict[Cell, dict[int, Decision]] = {}
@@ -164,7 +165,7 @@ def map_html(collective: str, of: Sequence[Decision]) -> str:
 
 
 def site_html(site: Site) -> str:
-    """As topo-tune show draws it"""
+    """The picture of `topo-tune show`"""
     data = base64.b64encode(draw.picture(site)).decode()
     about = html.escape(draw.summary(site))
     return (
@@ -173,7 +174,7 @@ def site_html(site: Site) -> str:
     )
 
 
-CHOICE = "choice of the file"  # column; of this tuning file: an algorithm, or topo_auto
+CHOICE = "choice of the file"  # a column: the leaf of the tuning file, an algorithm or topo_auto
 LOSS = "slower than best %"
 ABOUT_LOSS = (
     "Slower than best: how much longer calls take with the tuning file than by the best algorithm that was "
@@ -196,7 +197,7 @@ def points_table(found: Sequence[Decision]) -> Table:
 
 
 def leaves_table(found: Sequence[Decision]) -> Table:
-    """By collective and leaf of the file."""
+    """A table of losses and gains by collective and leaf of the tuning file"""
     columns = ["collective", CHOICE, "cases", "measured", f"{LOSS}, mean", f"{LOSS}, worst", "gain"]
     note = f"{ABOUT_LOSS} {ABOUT_GAIN}"
     table = Table("leaves", "How good each choice of the tuning file is", note, columns)
@@ -211,7 +212,8 @@ def leaves_table(found: Sequence[Decision]) -> Table:
 
 
 def choice_table(found: Sequence[Decision]) -> Table:
-    """By collective and sizes. Sizes beside each other with the same algorithms are one row."""
+    """A table of algorithms by collective and sizes. Neighbouring sizes with the same algorithms
+    share a row."""
     columns = ["collective", "from bytes", "to bytes", "algorithm"]
     note = (
         "What runs with the tuning file, most often first where it depends on ranks and placement."
@@ -228,7 +230,8 @@ def choice_table(found: Sequence[Decision]) -> Table:
 
 
 def gain_text(found: Sequence[Decision], pairs: Sequence[Pair]) -> str:
-    """From what was not used for tuning, else from other measurements, else from predictions."""
+    """A sentence on the gain: from measurements that tuning did not use, if there are any, else
+    from other measurements, else from predictions"""
     for how, parts in (
         ("measured apart from tuning", [p.ratio for p in pairs]),
         ("measured", [1 / d.gain for d in found if d.gain]),
@@ -264,7 +267,7 @@ def _round(number: float | None) -> float | None:
 
 
 def _fact(value: Any) -> str:
-    """Placements have words of the launcher, where it has any."""
+    """A fact as text. Placements are shown with their words for the launcher, if there are any."""
     if isinstance(value, dict):
         return ", ".join(f"{key} ({words})" if words else str(key) for key, words in value.items())
     return str(value)

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Who sends how many bytes to whom: the halo exchange of a Cartesian grid, or a file."""
+"""Communication patterns: the halo exchange of a Cartesian grid, or a file."""
 
 import io
 import itertools
@@ -14,17 +14,17 @@ from topo_common.files import InputError
 from topo_common.text import short
 
 MAX_RANKS = 65536
-MAX_LINES = 4_000_000  # take some seconds
-MOST_BYTES = 1e18  # of a pair: sums are numbers, too
+MAX_LINES = 4_000_000  # lines of a file; reading them takes some seconds
+MOST_BYTES = 1e18  # of a pair, so that sums do not overflow
 VALUE_BYTES = 8  # a cell of a grid is one double
-MAX_MATRIX = 8192  # ranks: half a GiB
+MAX_MATRIX = 8192  # ranks in a matrix of half a GiB
 
 Matrix = Any  # csr_array of scipy.sparse, which takes time to import
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """count[i] bytes go from rank source[i] to rank target[i], another one. Each pair is there once."""
+    """count[i] bytes go from rank source[i] to another rank target[i]. Each pair occurs once."""
 
     ranks: int
     source: np.ndarray
@@ -41,7 +41,7 @@ class Pattern:
 
 
 def make(ranks: int, source: np.ndarray, target: np.ndarray, count: np.ndarray) -> Pattern:
-    """Sums what is there several times, and leaves out what stays in a rank."""
+    """A Pattern, in which bytes of equal pairs are added, and bytes to the same rank dropped"""
     sent = (source != target) & (count > 0)
     pairs, where = np.unique(source[sent] * ranks + target[sent], return_inverse=True)
     sums = np.bincount(where, count[sent], len(pairs))
@@ -54,8 +54,9 @@ def make(ranks: int, source: np.ndarray, target: np.ndarray, count: np.ndarray) 
 def grid(
     dims: Sequence[int], periodic: bool, corners: bool, local: Sequence[int] | None
 ) -> Pattern:
-    """A halo exchange, rows as MPI_Cart_create has them. corners: with all neighbours, across edges and
-    corners too, not across faces alone. local: cells of a rank along each axis; without, each message counts 1."""
+    """A halo exchange, with ranks in the order of MPI_Cart_create. corners: also with neighbours
+    across edges and corners, not only across faces. local: cells of a rank along each axis; None:
+    each message counts 1."""
     ranks = int(np.prod(dims))
     at = np.array(np.unravel_index(np.arange(ranks), dims))
     sources, targets, counts = [], [], []
@@ -79,8 +80,9 @@ def grid(
 
 
 def read(path: str, ranks: int | None) -> Pattern:
-    """Lines FROM TO BYTES, a square matrix of text (row: from), or of numpy (.npy). ranks: how many there have to
-    be; where None, as many as the file names. Raises InputError."""
+    """The Pattern of a file: lines FROM TO BYTES, or a square matrix as text or of numpy (.npy)
+    whose rows are senders. ranks: expected number; None: as many as the file names. Raises
+    InputError."""
     if path.endswith(".npy"):
         return _of_matrix(path, _read_npy(path), ranks)
     lines = files.read_text(path).split("\n")
@@ -95,12 +97,12 @@ def read(path: str, ranks: int | None) -> Pattern:
 
 
 def _said(line: str) -> str:
-    """Without comments"""
+    """A line without its comment"""
     return line.split("#", 1)[0].strip()
 
 
 def _numbers(lines: list[str], delimiter: str | None) -> np.ndarray | None:
-    """Rows of a table; None where it is none. A million lines take a second."""
+    """The rows of a table; None if the lines are no table. A million lines take a second."""
     try:
         return np.loadtxt(lines, delimiter=delimiter, ndmin=2)
     except ValueError:
@@ -123,7 +125,7 @@ def _read_pairs(path: str, lines: list[str], ranks: int | None) -> Pattern:
 
 
 def _wrong_pair(path: str, lines: list[str], ranks: int | None) -> InputError:
-    """What the first wrong line is"""
+    """The error in the first wrong line"""
     limit = ranks or MAX_RANKS
     why = f", as there are {limit}" if ranks else ""
     for number, line in enumerate(lines, 1):
@@ -196,6 +198,6 @@ def _read_npy(path: str) -> np.ndarray:
 def _of_matrix(path: str, matrix: np.ndarray, ranks: int | None) -> Pattern:
     if ranks is not None and len(matrix) != ranks:
         raise InputError(path, f"found a matrix of {len(matrix)} ranks, expected {ranks}")
-    np.fill_diagonal(matrix, 0)  # what stays in a rank
+    np.fill_diagonal(matrix, 0)  # bytes from a rank to itself
     source, target = np.nonzero(matrix)
     return Pattern(len(matrix), source, target, matrix[source, target])

@@ -35,7 +35,7 @@ NAMES = Path(__file__).with_name("pico.toml")
 OF_BLOCKS = ("allgather", "alltoall", "gather", "reduce_scatter", "scatter")
 WARMUP = 0.2  # share of the calls, as in PICO's own summary; on Fugaku they are left out already
 REQUIRED = ("timestamp", "test_id", "nnodes", "tasks_per_node", "collective_type")
-# Not measurements of ours to compare, but of what makes a site another one
+# With the name of the system, these columns of the metadata identify a site.
 SITE = ("mpi_lib", "mpi_lib_version", "gpu_awareness", "notes")
 MEMBER_LIMIT = 64 * 1024 * 1024
 MAX_RANKS = 2**31 - 1
@@ -45,13 +45,14 @@ Tests = dict[tuple[str, str], tuple[int, Row]]  # line and row of the metadata, 
 
 
 def names() -> dict[str, dict[str, list[str]]]:
-    """By collective and our name, those of PICO."""
+    """{collective: {our name of an algorithm: PICO's names}}"""
     found: dict[str, dict[str, list[str]]] = tomllib.loads(NAMES.read_text())
     return found
 
 
 def for_mpich(points: Iterable[Point]) -> tuple[list[Point], list[str]]:
-    """(Points by MPICH's names, the shortest time where several have one; names that MPICH has not)."""
+    """(Points with MPICH's names of algorithms; names without one in MPICH). If several of PICO's
+    algorithms have one name, the shortest time counts."""
     ours = {
         (collective, theirs): name
         for collective, of in names().items()
@@ -71,7 +72,7 @@ def for_mpich(points: Iterable[Point]) -> tuple[list[Point], list[str]]:
 
 
 def _archives(folder: str) -> Iterator[tuple[Path, Path]]:
-    """(Metadata, archive) of all that are there."""
+    """(metadata, archive) of each archive in the folder"""
     tables = sorted(Path(folder).glob("*_metadata.csv"))
     if not tables:
         raise InputError(folder, "found no SYSTEM_metadata.csv, expected PICO's folder results")
@@ -81,7 +82,7 @@ def _archives(folder: str) -> Iterator[tuple[Path, Path]]:
 
 
 def algorithms(folder: str, site: str | None = None) -> Iterator[str]:
-    """Names of what was measured, some of them often. Times are not read, so that it is quick."""
+    """Names of the measured algorithms, some several times. It reads no times, so it is quick."""
     for table, path in _archives(folder):
         tests = _read_table(table)
         with _opened(path) as archive:
@@ -93,8 +94,8 @@ def algorithms(folder: str, site: str | None = None) -> Iterator[str]:
 
 
 def read(folder: str, site: str | None = None) -> tuple[list[Point], list[tuple[str, str]]]:
-    """(Points, [(archive, its SHA-256)]) of all archives that are there and in the metadata, of a site, if
-    one is named."""
+    """(Points, [(archive, its SHA-256)]) of all archives in the metadata that exist; only of
+    `site`, if it is given"""
     times: dict[Point, list[float]] = {}
     used = []
     tests: dict[Path, Tests] = {}
@@ -116,11 +117,11 @@ def read(folder: str, site: str | None = None) -> tuple[list[Point], list[tuple[
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tarfile.TarFile]:
-    """An archive, whole when the block has ended."""
+    """Open an archive. At the end of the block, check that it was complete."""
     try:
         with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
             yield archive
-            # tarfile takes a damaged header for the end; and the checksum of gzip stands behind it
+            # tarfile takes a damaged header for the end, and does not reach gzip's checksum
             while rest := stream.read(2**20):
                 if rest.strip(b"\0"):
                     raise ValueError("found more data behind its end")
@@ -189,8 +190,8 @@ def _read_archive(
 
 
 def _hosts(text: str, path: Path, name: str) -> list[str]:
-    """The host of each rank, of an alloc.csv: MPI_Rank,allocation, and maybe more."""
-    # an older PICO wrote the whole room of a line
+    """The host of each rank from an alloc.csv, whose first columns are MPI_Rank,allocation"""
+    # older versions of PICO wrote lines with NUL bytes
     head, *rows = [line.split(",") for line in text.replace("\0", "").splitlines()] or [[]]
     in_order = [row[0] for row in rows] == [*map(str, range(len(rows)))]
     is_whole = in_order and all(len(row) == len(head) for row in rows)
@@ -203,7 +204,8 @@ def _hosts(text: str, path: Path, name: str) -> list[str]:
 def _find_place(
     told: tuple[int, int], row: Row, allocations: Mapping[str, list[str]]
 ) -> tuple[int, int] | None:
-    """(hosts, ranks) of a test: from its allocation, or as the metadata told. None: it may be any of several."""
+    """(hosts, ranks) of a test: from its allocation, or else `told`, as in the metadata. None:
+    several allocations are possible."""
     if not allocations:
         return told
     gpu = "_GPU" if row.get("gpu_awareness") == "yes" else ""
@@ -215,7 +217,7 @@ def _find_place(
 
 
 def _place(path: Path, line: int, row: Row) -> tuple[int, int]:
-    """(hosts, ranks) of a test."""
+    """(hosts, ranks) of a test, as in its metadata"""
     for name, form in (("nnodes", "[0-9]{1,9}(x[0-9]{1,9})*"), ("tasks_per_node", "[0-9]{1,9}")):
         numbers = row[name].strip()
         if not re.fullmatch(form, numbers) or 0 in map(int, numbers.split("x")):

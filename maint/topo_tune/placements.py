@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Placements of ranks on a site, as rules have to be good for them, and what is predicted there."""
+"""The placements of ranks for which rules have to be good, and predictions for them."""
 
 import functools
 import itertools
@@ -10,24 +10,25 @@ import numpy as np
 
 from topo_tune.predictor import Loads, Predictor
 
-# Hosts in rack order; next rank in the next rack, of another group above; shuffled.
+# random: shuffled; block: hosts in rack order; cyclic: the next rank in the next rack (see place())
 PLACEMENTS = ("random", "block", "cyclic")
-# The mean of several random ones counts, up to so many ranks: more are alike
+# Up to MANY_RANKS ranks, the time of a random placement is a mean over RANDOM_DRAWS of them. With
+# more ranks, random placements are alike.
 RANDOM_DRAWS = 3
 MANY_RANKS = 16
 
-# For rules, times are predicted at the powers of this number of bytes
+# For rules, times are predicted at the powers of this number of bytes, and interpolated
 STEP = 16
 
-# the buffer is as long on all ranks
+# collectives whose size is that of the whole buffer, equal on all ranks
 VECTORS = ("bcast", "reduce", "allreduce", "scan", "exscan")
 
-# Collectives whose schedules are those of another one, where blocks are equal
+# Collectives that have the schedules of another one, if blocks are equal
 SAME = {"reduce_scatter_block": "reduce_scatter", "allgatherv": "allgather"}
-# cuts blocks into pieces; is of blocks of one length alone
+# exceptions: allgatherv's ring cuts blocks into pieces; topo_brucks needs blocks of one length
 NOT_SAME = (("allgatherv", "ring"), ("reduce_scatter_block", "topo_brucks"))
 
-PerHost = int | tuple[int, ...]  # unequal numbers: of each host of the site
+PerHost = int | tuple[int, ...]  # ranks a host; a tuple has the number of each host of the site
 Key = tuple[str, str, int, PerHost, str]  # collective, algorithm, hosts, ranks a host, placement
 
 
@@ -38,12 +39,13 @@ def count_ranks(num_hosts: int, ppn: PerHost) -> int:
 def place(
     groups_of_host: Sequence[np.ndarray], num_hosts: int, ppn: PerHost, kind: str, seed: int = 0
 ) -> np.ndarray:
-    """The host of each rank, for `num_hosts` of the hosts, with `ppn` ranks each, or all of them where
-    numbers are unequal. `groups_of_host`: for each level, racks first, the group of each host.
+    """The host of each rank. The ranks are on `num_hosts` of the hosts, with `ppn` ranks on each;
+    with unequal numbers, on all hosts. `groups_of_host`: for each level, racks first, the group of
+    each host.
 
-    block: hosts and ranks in the order of racks, and of the groups above. cyclic: rank i on host i
-    modulo hosts, with hosts dealt over the racks, and racks over the groups above. random: any hosts,
-    ranks shuffled, the same for the same `seed`."""
+    block: hosts in the order of the groups above and of racks, ranks host by host. cyclic: rank i
+    on host i modulo hosts; the next host is in the next rack, the next rack in the next group
+    above. random: any hosts, ranks shuffled; the same `seed` gives the same placement."""
     rack_of_host = groups_of_host[0]
     by_rack = np.lexsort(groups_of_host)
     count = np.broadcast_to(ppn, len(rack_of_host))
@@ -54,7 +56,7 @@ def place(
     if kind == "block":
         hosts = by_rack[:num_hosts]
         return np.repeat(hosts, count[hosts])
-    # the turn of a host in its rack, of its rack in the group above, and so on
+    # turns: index of a host in its rack, of its rack in the group above, and so on
     levels = [by_rack, *(groups[by_rack] for groups in groups_of_host)]
     turns = [_turns(below, above) for below, above in itertools.pairwise(levels)]
     hosts = by_rack[np.lexsort(turns[::-1])][:num_hosts]
@@ -62,8 +64,8 @@ def place(
 
 
 def _turns(below: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """For each host, how many groups of the level below come before its own in its group above. Hosts of
-    a group stand together."""
+    """For each host, the index of its group at the level below among the groups in its group above.
+    Hosts of a group must stand together."""
     is_new = np.append(True, below[1:] != below[:-1])
     number = np.cumsum(is_new)
     starts = np.append(True, above[1:] != above[:-1])
@@ -71,8 +73,8 @@ def _turns(below: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 
 class Placed:
-    """What is predicted for placements on `hosts` of a site (indices), or on all of them. The root is
-    rank 0."""
+    """Predictions for placements on `hosts`, indices in the site, or on all hosts. The root is rank
+    0."""
 
     def __init__(self, predictor: Predictor, hosts: np.ndarray | None = None) -> None:
         self.predictor = predictor
@@ -91,15 +93,16 @@ class Placed:
         return self.hosts[place(groups, num_hosts, ppn, kind, seed)]
 
     def is_in_one(self, level: int, num_hosts: int, kind: str) -> bool:
-        """Whether a placement is in one group of levels[`level`]: 0 are racks."""
+        """Whether all hosts of a placement are in one group of levels[`level`]; level 0: racks"""
         hosts = self._place(num_hosts, 1, kind, 0)
         return len(set(self._groups_of_host[level][hosts])) == 1
 
     def times_us(
         self, keys: Iterable[Key], num_bytes: float, is_exact: bool = False
     ) -> dict[Key, float]:
-        """Of calls of so many bytes (as Predictor.times_us has them); left out is what does not take
-        them. Between powers of STEP times are interpolated, unless `is_exact`."""
+        """{key: microseconds} of calls; num_bytes as in Predictor.times_us. Algorithms that do not
+        take such calls are left out. Between powers of STEP, times are interpolated, unless
+        `is_exact`."""
         same = {key: _same(key) for key in keys}
         num_bytes = max(num_bytes, 1)
         low, *more = ends = [int(num_bytes)] if is_exact else _ends(num_bytes)
@@ -125,7 +128,7 @@ class Placed:
         self._predict(points)
 
     def _predict(self, points: Iterable[tuple[Key, int]]) -> None:
-        """Set _points, to NaN where an algorithm does not take such a call."""
+        """Set _points to microseconds, or to NaN if an algorithm does not take such a call."""
         new = [point for point in points if point not in self._points]
         if not new:
             return
@@ -143,7 +146,7 @@ class Placed:
             self._points[point] = sum(found) / draws
 
     def loads(self, key: Key, num_bytes: float) -> Loads | None:
-        """What goes over links; None where it does not take such a call."""
+        """The messages and bytes of a call; None if the algorithm does not take it"""
         collective, algorithm, num_hosts, ppn, kind = key
         at = key, max(int(num_bytes), 1)
         if at not in self._loads:
@@ -153,11 +156,11 @@ class Placed:
 
 
 def _same(key: Key) -> Key:
-    """The key of the same schedule"""
+    """The key of the collective that has the same schedule (SAME), or the key itself"""
     return key if key[:2] in NOT_SAME else (SAME.get(key[0], key[0]), *key[1:])
 
 
 def _ends(num_bytes: float) -> list[int]:
-    """Powers of STEP around it, or itself"""
+    """The powers of STEP below and above num_bytes, or only num_bytes if it is one"""
     low = STEP ** int(math.log(num_bytes, STEP) + 1e-9)
     return [low] if num_bytes == low else [low, STEP * low]

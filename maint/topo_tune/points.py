@@ -15,7 +15,8 @@ from topo_common.text import short
 
 REQUIRED = ("collective", "ranks", "bytes", "algorithm", "time_us")
 OPTIONAL = ("hosts", "placement", "site")
-# Columns of topo-bench, of calls that no rule tells from others, and what they are where they are not empty
+# {column of topo-bench: its value in a plain call}. No rule can tell calls with other values from
+# plain ones.
 PLAIN = {
     "in_place": "False",
     "cold": "False",
@@ -26,13 +27,13 @@ PLAIN = {
 }
 MOST = 2**62
 MAX_NAME = 255
-# Of the same measured twice, the longest may take so many times the shortest
+# Largest ratio of the times of one point that was measured several times
 CONTRADICTION = 2.0
 
 
 @dataclass(frozen=True)
 class Where:
-    """What a rule can ask for, but for the placement."""
+    """The properties of a call that a rule can ask for, and the placement, which it cannot"""
 
     hosts: int
     ranks: int
@@ -46,7 +47,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Point:
-    """A time. `site`: all that times must have in common to be compared."""
+    """A measured time. `site`: only times with the same site can be compared."""
 
     site: str
     collective: str
@@ -56,10 +57,11 @@ class Point:
 
 
 def read_csv(path: str) -> list[Point]:
-    """The rows of a CSV file whose first line has the names REQUIRED, and any of OPTIONAL (hosts: one a
-    rank); topo-bench's are such, too. Lines that begin with # are comments. What was measured twice
-    has the median. Raises InputError for what cannot be, is cut off, or contradicts itself; warns of a
-    last row that may be."""
+    """The rows of a CSV file, also one of topo-bench. Its first line has the names REQUIRED, and
+    any of OPTIONAL. Without `hosts`, each rank has its own host. Lines that begin with # are
+    comments. Of a point that was measured several times, the median counts. Raises InputError for
+    impossible values, a file that is cut off, or times that contradict each other; warns if the
+    last row may be cut off."""
     text = files.read_text(path)
     if text.startswith("#START topo-bench") and "\n#END" not in text:
         raise InputError(path, "found no line #END: the measurement did not come to its end")
@@ -98,12 +100,13 @@ def read_csv(path: str) -> list[Point]:
 
 
 def odd_column(row: Mapping[str, Any]) -> str:
-    """Which of PLAIN tells that a row or record is of calls that no rule can ask for; or nothing."""
+    """The first column of PLAIN by which a row or record is not of plain calls; "" if there is
+    none"""
     return next((name for name, plain in PLAIN.items() if str(row.get(name) or plain) != plain), "")
 
 
 def _fields(line: str, path: object, number: int) -> list[str]:
-    """Of a line of a CSV file. Raises InputError."""
+    """The fields of a line of a CSV file. Raises InputError."""
     try:
         return next(csv.reader([line]))
     except csv.Error as error:
@@ -117,7 +120,7 @@ def merged(times: dict[Point, list[float]]) -> Iterator[Point]:
 
 
 def _point(row: dict[str, str], path: str, here: str) -> tuple[Point, float]:
-    """(what was measured, microseconds) of a row."""
+    """(point without its time, microseconds) of a row"""
 
     def integer(name: str, least: int) -> int:
         word = row[name].strip()

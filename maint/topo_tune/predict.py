@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What the model predicts: algorithms side by side, and beside what topo-bench measured."""
+"""Tables of predictions: algorithms side by side, and predictions beside times of topo-bench."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from topo_tune.draw import ms
 from topo_tune.placements import PLACEMENTS, PerHost, Placed, count_ranks
 from topo_tune.predictor import Loads, Predictor
 
-LOADS_BYTES = 1024  # messages and blocks are counted in calls of so many bytes
-LOADS_RANKS = 4096  # by at most so many ranks, since each message is counted
+LOADS_BYTES = 1024  # bytes of the calls in which messages and blocks are counted
+LOADS_RANKS = 4096  # most ranks of these calls, since each message is counted
 
 
 @dataclass
 class Prediction:
-    """What is predicted of an algorithm on a placement."""
+    """The predictions for an algorithm on a placement"""
 
     placement: str
     algorithm: str
@@ -31,7 +31,7 @@ class Prediction:
 @dataclass
 class Comparison:
     measured: Measured
-    algorithm: str  # that was measured: of "builtin", what MPICH selected
+    algorithm: str  # the measured one; for "builtin", the one that MPICH selected
     predicted_us: float
 
     @property
@@ -57,8 +57,9 @@ def predictions(
 
 
 def comparisons(predictor: Predictor, records: list[Measured]) -> list[Comparison]:
-    """A Comparison for each of bench.read()'s `records`, which must be of hosts of the site, whose
-    algorithm can be predicted. What "builtin" was MPICH's rules tell where the record does not."""
+    """A Comparison for each of bench.read()'s `records` whose algorithm can be predicted. Their
+    hosts must be hosts of the site. If a record of "builtin" lacks the algorithm, MPICH's rules
+    tell it."""
     index = {host: i for i, host in enumerate(predictor.site.hosts)}
     version = predictor.mpich
     result = []
@@ -69,7 +70,7 @@ def comparisons(predictor: Predictor, records: list[Measured]) -> list[Compariso
         if m.host_of_rank:
             hosts = np.array([index[host] for host in m.host_of_rank])
             name = m.selected or builtin if m.algorithm == "builtin" else m.algorithm
-            # planned leaves to MPICH what it does not take
+            # calls that planned does not take run by MPICH's choice
             wanted = {name, builtin} if name == "planned" else {name}
             times = predictor.times_us(m.collective, hosts, m.num_bytes, algorithms=wanted)
             if times:
@@ -89,11 +90,11 @@ def levels_table(predictor: Predictor) -> Table:
     return table
 
 
-SIZES_A_TABLE = 4  # fit in 80 columns
+SIZES_A_TABLE = 4  # as many as fit in 80 columns
 
 
 def predictions_tables(title: str, rows: list[Prediction], sizes: list[int]) -> Iterator[Table]:
-    """`sizes`: bytes a rank."""
+    """Tables of predictions; sizes: bytes, as in Predictor.times_us"""
     for first in range(0, len(sizes), SIZES_A_TABLE):
         some = sizes[first : first + SIZES_A_TABLE]
         table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
@@ -126,7 +127,7 @@ def _short(number: float) -> str:
 
 
 def comparisons_table(rows: list[Comparison]) -> Table:
-    """Sections by collective and placement."""
+    """A table of predicted and measured times, with sections by collective and placement"""
     table = Table(
         title="predicted and measured", title_justify="left", box=None, padding=(0, 1, 0, 0)
     )
@@ -153,7 +154,7 @@ def comparisons_table(rows: list[Comparison]) -> Table:
 
 
 def summary(rows: list[Comparison]) -> str:
-    """How good the predictions are, in a line."""
+    """A line that says how accurate the predictions are"""
     ratios = [row.ratio for row in rows]
     within = {limit: sum(1 / limit <= r <= limit for r in ratios) for limit in (1.25, 2)}
     shares = ", ".join(f"{limit:g}: {n}" for limit, n in within.items())

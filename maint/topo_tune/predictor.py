@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""How long algorithms of collectives take on a site, as the library itself predicts it (topo_predict.h):
-from the schedules that it runs, and the rates that it makes of a site file."""
+"""Times of algorithms of collectives on a site, as the library itself predicts them
+(topo_predict.h): from the schedules that it runs, and the rates that it derives from a site
+file."""
 
 import ctypes
 import functools
@@ -21,57 +22,59 @@ from topo_tune.site import Site
 
 LIBRARY = "libtopo_predict.so"
 
-# What is assumed where a site file does not say
+# assumed if a site file does not have them
 LATENCY_US = 10.0
 HOST_MBPS = 10_000.0
 
 ERR_LEN = 512  # MPII_TOPO_ERR_LEN
-# What a site file tells the library
+# the keys of a site file that the library reads
 KEYS = ["format", "hosts", "racks", "levels", "latency_us", "rack_latency_us", "bandwidth_mbps"]
 KEYS += ["rack_bandwidth_mbps", "rack_join_bytes", "costs"]
 
-# Names that some versions of MPICH have for what the library calls otherwise, with k = 2, the default
+# {(collective, name in some versions of MPICH): our name of the same algorithm, for the default
+# k=2}
 ALIASES = {
     ("allgather", "k_brucks"): "brucks",
     ("alltoall", "k_brucks"): "brucks",
     ("barrier", "k_dissemination"): "dissemination",
 }
 
-# topo_auto decides for powers of two, longer ones than the last as that; and for these sizes where no other is known
-# to all processes (csel_auto.c)
+# topo_auto decides for sizes that are powers of two, at most AUTO_MAX_BYTES. For collectives whose
+# size not all processes know, it decides for the size in AUTO_BYTES (csel_auto.c).
 AUTO_MAX_BYTES = 2**26
 AUTO_BYTES = {"barrier": 1, "alltoallv": 512, "alltoallw": 512, "gatherv": 512, "scatterv": 512}
 
 # Default of MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES
 PLAN_MAX_BYTES = 2048
 
-# Messages between hosts are joined by rack as long as that takes no more time than this, of sending
-# them one by one: it saves processor time too, which is not predicted where ranks share processors.
-JOIN_PPN = 4  # with so many ranks a host, and up to so many hosts of each of so many racks
+# rack_join_bytes is computed for calls of JOIN_PPN ranks a host, on at most JOIN_HOSTS hosts of
+# each of at most JOIN_RACKS racks.
+JOIN_PPN = 4
 JOIN_HOSTS = JOIN_RACKS = 8
 
-MAX_PLACEMENTS = 256  # that are kept
-FEW_CALLS = 8  # are not worth a thread
-MAX_RANKS = 2**17  # whose placement takes a tenth of a second
+MAX_PLACEMENTS = 256  # number of placements that are kept
+FEW_CALLS = 8  # number of calls that are not worth a thread
+MAX_RANKS = 2**17  # limit of a placement; it takes a tenth of a second
 DECLINES, NO_MEMORY = -1, -2
 
-Hosts = Sequence[int] | np.ndarray  # of each rank, indices in the site
-_Call = tuple[int | None, int, int]  # index of the algorithm, None if it is not known; bytes, root
+Hosts = Sequence[int] | np.ndarray  # index in the site of the host of each rank
+_Call = tuple[int | None, int, int]  # index of the algorithm (None: unknown), bytes, root
 
 
 @dataclass(frozen=True)
 class Loads:
-    """What a call sends over links."""
+    """The messages and bytes that a call sends"""
 
     messages: int
-    most_messages: int  # of a rank, that it sends or receives
+    most_messages: int  # most messages that a rank sends, or receives
     host_bytes: int  # over the busiest link of a host
     uplink_bytes: int
 
 
 @dataclass(frozen=True)
 class Level:
-    """Messages inside a host, in a rack or group, or in the site: microseconds, and the slowest link."""
+    """Latency of messages inside a host, a rack, a group or the site, and rate of the slowest
+    link"""
 
     name: str
     latency_us: float
@@ -85,12 +88,12 @@ class Cost:
 
     key: str
     value: float
-    by_default: str  # what the value follows from; "" if the file has it
+    by_default: str  # source of the default value; "" if the file has the value
 
 
 class Predictor:
-    """Predictions for ranks on a site, by an MPICH of this version. `costs` are in the place of those
-    of the site file, in its form (site.schema.json)."""
+    """Predictions for ranks on a site, for the version `mpich` of MPICH. `costs` replace the costs
+    of the site file, and have the same form (site.schema.json)."""
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class Predictor:
         self.site = site
         self.mpich = mpich
         self.is_ch4 = str(site.raw.get("provenance", {}).get("mpi_device", "")).startswith("ch4")
-        self.notes: list[str] = []  # what had to be assumed
+        self.notes: list[str] = []  # sentences about assumptions
         text = json.dumps(self._topology(costs)).encode()
         err = ctypes.create_string_buffer(ERR_LEN)
         self._site = _library().topo_predict_site(b"site.json", text, len(text), err)
@@ -149,8 +152,8 @@ class Predictor:
         return float(_library().topo_predict_rank_mbps(self._site))
 
     def _find_algorithms(self, collective: str) -> list[str]:
-        """Names, as the CVARs have them, of what can be predicted: of ours, and of MPICH's own, as far
-        as this version has them."""
+        """Names, as in the CVARs, of the algorithms of this version that can be predicted: ours,
+        and MPICH's own"""
         names = [*_catalog().get(collective, {}), *(n for of, n in ALIASES if of == collective)]
         full = {name: grammar.full_name(collective, name) for name in names}
         return [n for n in names if grammar.algorithm(full[n], self.mpich) is not None]
@@ -163,9 +166,9 @@ class Predictor:
         root: int = 0,
         algorithms: Iterable[str] | None = None,
     ) -> dict[str, float]:
-        """{algorithm: microseconds} of a call by ranks on `hosts`. Bytes: of the buffer of bcast, reduce
-        and allreduce, else of a block (where they may differ, all are equal). Left out is what is not
-        known, and what does not take such a call."""
+        """{algorithm: microseconds} of a call by ranks on `hosts`. num_bytes: of the buffer of
+        bcast, reduce and allreduce, else of a block; all blocks are equal. Algorithms that are
+        unknown, or that do not take such a call, are left out."""
         names = self.algorithms(collective) if algorithms is None else list(algorithms)
         found = self.each_time_us([(collective, name, hosts, num_bytes) for name in names], root)
         return {n: time for n, time in zip(names, found, strict=True) if time is not None}
@@ -173,8 +176,8 @@ class Predictor:
     def each_time_us(
         self, calls: Sequence[tuple[str, str, Hosts, float]], root: int = 0
     ) -> list[float | None]:
-        """Of calls (collective, algorithm, hosts, bytes) as times_us() has them; None where it leaves one
-        out."""
+        """Microseconds of each call (collective, algorithm, hosts, bytes), as in times_us(); None
+        if that leaves the algorithm out"""
         wanted = [
             (
                 self._placement(hosts),
@@ -188,7 +191,8 @@ class Predictor:
     def loads(
         self, collective: str, hosts: Hosts, num_bytes: int, algorithm: str, root: int = 0
     ) -> Loads | None:
-        """What an algorithm sends over links; None where it is not known, or does not take the call."""
+        """The messages and bytes of an algorithm; None if it is unknown or does not take the
+        call"""
         index = _index(collective, algorithm)
         found = (ctypes.c_int64 * 4)()
         if index is None:
@@ -200,19 +204,19 @@ class Predictor:
         return None if status == DECLINES else Loads(*found)
 
     def is_gain(self, time_us: float, stock_us: float) -> bool:
-        """Whether a predicted time is shorter than that of MPICH's choice by enough to leave it."""
+        """Whether time_us is so much shorter than stock_us that topo_auto leaves MPICH's choice"""
         least = _library().topo_predict_least_gain(self._site, int(stock_us * 1e6)) / 1e6
         return time_us < stock_us - least
 
     def _find_candidates(self, collective: str) -> list[str]:
-        """What topo_auto may take in the place of MPICH's choice, in its order: others of MPICH's own, and
-        ours."""
+        """The algorithms that topo_auto may take in place of MPICH's choice, in its order: others
+        of MPICH's own, then ours"""
         names = [n for n in self.algorithms(collective) if n not in baselines(collective)]
         ours = [n for n in names if grammar.is_ours(collective, n, self.mpich)]
         return [n for n in names if grammar.is_plain(collective, n, self.mpich)] + ours
 
     def builtin(self, call: grammar.Call) -> str:
-        """What MPICH takes for a call by itself; "smp" where its device ch4 splits that."""
+        """The algorithm that MPICH selects by itself; "smp" if its device ch4 splits the call"""
         of = _library().topo_predict_is_split
         num_bytes = call.count * call.type_size
         if self.is_ch4 and of(call.collective.encode(), num_bytes, call.ranks, call.hosts):
@@ -220,8 +224,8 @@ class Predictor:
         return grammar.walk(grammar.builtin(call.collective, call.version), call).short
 
     def choice(self, collective: str, times_us: Mapping[str, float], stock: str) -> str:
-        """What topo_auto takes by predicted times, where MPICH takes `stock`: which it does not leave
-        where its time is not known."""
+        """The algorithm that topo_auto takes by predicted times. `stock`: MPICH's choice; topo_auto
+        keeps it if its time is unknown."""
         known = [name for name in self.candidates(collective) if name in times_us]
         first = min(known, key=times_us.__getitem__, default=stock)
         if stock in times_us and self.is_gain(times_us[first], times_us[stock]):
@@ -229,9 +233,9 @@ class Predictor:
         return stock
 
     def auto(self, collective: str, hosts: Hosts, num_bytes: int, stock: str) -> str:
-        """The same of a call by ranks on `hosts`, as the library decides it."""
+        """The algorithm that topo_auto in the library takes for a call by ranks on `hosts`"""
         num_bytes = auto_bytes(collective, num_bytes)
-        # where a rate had to be assumed, the library has none
+        # notes mean that a rate had to be assumed; the library then keeps MPICH's choice
         if num_bytes == 0 or self.notes or len(set(hosts)) == 1:
             return stock
         names = [stock, *self.candidates(collective)]
@@ -240,7 +244,7 @@ class Predictor:
 
     @functools.cached_property
     def _rates(self) -> tuple[list[int], list[int], np.ndarray]:
-        """As topo_predict_rates() has them, but rates in Mbit/s."""
+        """(latency, overhead, rates) of topo_predict_rates(), but rates in Mbit/s"""
         num_levels, num = (
             len(self.site.levels),
             sum(len(level.groups) for level in self.site.levels),
@@ -248,23 +252,24 @@ class Predictor:
         latency, overhead = ((ctypes.c_int64 * (num_levels + 2))() for _ in range(2))
         rates = (ctypes.c_int64 * (num + 2))()
         _library().topo_predict_rates(self._site, latency, overhead, rates)
-        # picoseconds of a KiB, which is 8192 bits
+        # convert from picoseconds for a KiB, which is 8192 bits
         return list(latency), list(overhead), 8192e6 / np.array(rates)
 
     def links_mbps(self) -> tuple[float, list[np.ndarray]]:
-        """What the library makes of the site file: the rate of the link of a host, and for each level those of
-        the uplinks of its groups."""
+        """Rates that the library derives from the site file: of the link of a host, and for each
+        level of the uplinks of its groups"""
         _, host, *_ = rates = self._rates[2]
         ends = np.cumsum([2, *(len(level.groups) for level in self.site.levels)])
         return float(host), [rates[a:b] for a, b in itertools.pairwise(ends)]
 
     def levels(self) -> list[Level]:
-        """What the library makes of the site file: in a host, in a rack, in each level above, in the site."""
+        """Costs that the library derives from the site file: in a host, in a rack, in each level
+        above, in the site"""
         names = ("host", *(level.name for level in self.site.levels), "site")
         latency, overhead, rates = self._rates
         host, uplinks = self.links_mbps()
         mbps = [float(rates[0]), host, *(float(each.min()) for each in uplinks)]
-        # picoseconds
+        # convert from picoseconds
         return [
             Level(name, (own + 2 * busy) / 1e6, busy / 1e6, rate)
             for name, own, busy, rate in zip(names, latency, overhead, mbps, strict=True)
@@ -272,8 +277,9 @@ class Predictor:
 
     @functools.cached_property
     def rack_join_bytes(self) -> int:
-        """The length of messages between hosts up to which it pays to join them by rack, a power of
-        two, or 0."""
+        """Length in bytes up to which it pays to join messages between hosts by rack: a power of
+        two, or 0. Joining pays as long as it is predicted to take no more time than separate
+        messages."""
         if self.site.rack_join_bytes is not None:
             return self.site.rack_join_bytes
         racks = np.bincount(self.site.rack_of_host).argsort(kind="stable")[::-1][:JOIN_RACKS]
@@ -308,7 +314,8 @@ class Predictor:
 
 
 def latency_bound_us(num: int, num_own: int, near_us: float, far_us: float, gap_us: float) -> float:
-    """Microseconds until all of `num` hosts know what one does, at least: as latency_bound.h has it."""
+    """Least microseconds until all of `num` hosts know what one of them knows: see
+    latency_bound.h"""
     found = float(_library().latency_bound(num, num_own, near_us, far_us, gap_us))
     if found < 0:
         raise MemoryError
@@ -323,8 +330,9 @@ def link_bound_us(
     root: int,
     burst_bytes: float = 0,
 ) -> float:
-    """Microseconds that the links of groups with so many `ranks` take at least, each of Mbit/s each way
-    (math.inf: not known); root: the group of the root. As link_bound.h has it."""
+    """Least microseconds of a collective on the links of some groups: see link_bound.h. ranks:
+    number of ranks of each group. mbps: Mbit/s of the link of each group in each direction,
+    math.inf if unknown. root: the group of the root."""
     num = len(ranks)
     rates = (ctypes.c_double * num)(*(rate / 8 for rate in mbps))
     call = (
@@ -343,7 +351,7 @@ def link_bound_us(
 
 
 def auto_bytes(collective: str, num_bytes: int) -> int:
-    """The size for which topo_auto decides on calls of so many bytes."""
+    """The size for which topo_auto decides on calls of num_bytes"""
     if collective in AUTO_BYTES or num_bytes == 0:
         return AUTO_BYTES.get(collective, 0)
     pof2 = min(2 ** (num_bytes.bit_length() - 1), AUTO_MAX_BYTES)
@@ -352,7 +360,7 @@ def auto_bytes(collective: str, num_bytes: int) -> int:
 
 
 class _Placement:
-    """The library's object; one that is still in use is not freed."""
+    """A placement in the library. Python frees it when it is no longer in use."""
 
     def __init__(self, site: Any, hosts: np.ndarray, rack_join_bytes: int) -> None:
         start = hosts.ctypes.data_as(ctypes.POINTER(ctypes.c_int))
@@ -367,8 +375,8 @@ class _Placement:
 
 
 def _predict(wanted: Iterable[tuple[_Placement, _Call]]) -> None:
-    """Set `times_us` of the placements, by as many threads as there are processors: predictions run
-    without Python's lock."""
+    """Set `times_us` of the placements. Several threads predict, since the library runs without
+    Python's lock."""
     new = [
         (placement, (index, num_bytes, root))
         for placement, (index, num_bytes, root) in set(wanted)
@@ -400,8 +408,8 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def fault(name: str, content: bytes) -> str:
-    """What the library finds wrong in the text of a site file, or of a tuning file with its "topology": "" for
-    nothing, else a sentence that begins with the name of the file."""
+    """The error that the library finds in the text of a site file, or in the "topology" of a tuning
+    file: a sentence that begins with the name of the file; "" if there is none"""
     err = ctypes.create_string_buffer(ERR_LEN)
     _library().topo_predict_fault(name.encode(), content, len(content), err)
     return err.value.decode()
@@ -415,7 +423,7 @@ def baselines(collective: str) -> set[str]:
 
 
 def _index(collective: str, name: str) -> int | None:
-    """Of an algorithm in the library"""
+    """The index of an algorithm in the library; None if it is unknown"""
     name = ALIASES.get((collective, name), name)
     found = _catalog().get(collective, {}).get(name)
     return found[0] if found else None
@@ -423,14 +431,14 @@ def _index(collective: str, name: str) -> int | None:
 
 @functools.cache
 def _first(collective: str, name: str, num_bytes: int) -> int | None:
-    """The same of the first one that is one schedule with it"""
+    """The index of the first algorithm with the same schedule for num_bytes; None: unknown name"""
     index = _index(collective, name)
     return None if index is None else int(_library().topo_predict_first(index, num_bytes))
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """Where it is installed it is beside this package."""
+    """The library with predictor.c: beside this package if that is installed, else in build/"""
     above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     built = os.path.join(above, "../build/libexec/mpich-topo")
     for folder in (above, built):

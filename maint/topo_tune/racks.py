@@ -1,8 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Which hosts share a leaf switch, and which of these the switches above: read from a file, or clustered
-from the distances.
+"""Finds hosts that share a leaf switch (racks), and racks that share the switches above, from a
+file or by clustering the distances.
 
-Readers return a Found: racks in the order of the file."""
+Readers of files return a Found, with racks in the order of the file."""
 
 import fnmatch
 import os
@@ -19,15 +19,16 @@ from topo_common.text import HIDDEN, counted, short
 
 from topo_tune.site import MAX_LEVELS, MAX_NAME, Site
 
-MAX_HOSTS = 1_000_000  # a list such as n[0-999999999] is a typing error
-MAX_LISTS = 10_000  # in brackets, of a line
-MAX_INCLUDES = 8  # files within files
+MAX_HOSTS = 1_000_000  # a longer list, such as n[0-999999999], is a typing error
+MAX_LISTS = 10_000  # lists in brackets in a line
+MAX_INCLUDES = 8  # depth of included files
 
 
 @dataclass
 class Found:
-    """{rack name: [host names]}, for each level above {name of a group below: name of its group}, and
-    sentences about what was left out. A host may be in several racks: the first one counts (`chosen`)."""
+    """racks: {rack name: [host names]}. above: for each level above, {name of a group of the level
+    below: name of its group}. notes: sentences about what was left out. A host may be in several
+    racks: chosen() selects one."""
 
     racks: dict[str, list[str]] = field(default_factory=dict)
     above: list[dict[str, str]] = field(default_factory=list)
@@ -50,8 +51,9 @@ class Found:
 def chosen(
     path: object, racks_of: dict[str, list[str]], several: str
 ) -> tuple[dict[str, str], list[str]]:
-    """The rack of each host of {host: [its racks]}, and a note on those that have several: the first one (several =
-    "first"), the first one whose name matches a pattern such as rail1-*, or none (several = "error")."""
+    """({host: its rack}, notes on hosts that have several). racks_of: {host: [its racks]}. several:
+    "first" takes the first rack; a pattern such as rail1-* the first rack whose name matches, or an
+    error if none does; "error" is always an error."""
     result = {}
     with_several = {host: names for host, names in racks_of.items() if len(set(names)) > 1}
     for host, names in racks_of.items():
@@ -90,7 +92,7 @@ def read_slurm(path: str, several: str = "first") -> Found:
         fields = _slurm_fields(file, number, line)
         name = next((fields[key] for key in SLURM_RACKS if key in fields), None)
         if name and fields.get("switches"):
-            # scontrol gives the nodes of all levels
+            # scontrol lists all nodes below a switch of any level: the switches tell the tree
             above[name] = tuple(expand(fields["switches"], file, number))
         elif name and fields.get("level", "0") != "0":
             text = f"found a switch of level {fields['level']} with no Switches="
@@ -116,7 +118,7 @@ SLURM_RACKS = ("switchname", "blockname", "ringname")
 def _slurm_found(
     path: str, found: Found, above: dict[str, tuple[str, ...]], sizes: list[str], several: str
 ) -> Found:
-    """What was read, with levels, and each host in one rack."""
+    """Complete what was read: add the levels, and choose one rack for each host."""
     found.checked(path, "a switch, block or ring with nodes")
     _add_levels(found, above)
     racks_of: dict[str, list[str]] = {}
@@ -134,7 +136,7 @@ def _slurm_found(
 
 
 def _slurm_lines(path: str, depth: int = 0) -> Iterator[tuple[str, int, str]]:
-    """(file, number, text) of the lines, those of included files in their place"""
+    """(file, number, text) of the lines, with included files in place of the include lines"""
     for number, line in _lines(path):
         include = re.fullmatch(r"include\s+(\S.*)", line, re.IGNORECASE)
         if not include:
@@ -157,8 +159,8 @@ def _slurm_fields(path: str, number: int, line: str) -> dict[str, str]:
 
 
 def _add_levels(found: Found, above: dict[str, tuple[str, ...]]) -> None:
-    """Add the levels of switches above the racks, where they are a tree. A switch is of the level behind
-    that of its highest child."""
+    """Add the levels of switches above the racks, if they are a tree. The level of a switch is one
+    above that of its highest child."""
     parents = [child for below in above.values() for child in below]
     level = dict.fromkeys(found.racks, 0)
     for _ in above:  # as many rounds as the deepest tree needs
@@ -173,8 +175,8 @@ def _add_levels(found: Found, above: dict[str, tuple[str, ...]]) -> None:
 
 
 def _read_slurm_yaml(path: str, text: str, several: str) -> Found:
-    """Of the topologies in a topology.yaml the one with cluster_default, else the first that has a
-    tree, blocks or rings."""
+    """The racks of a topology.yaml: of its topology with cluster_default, or else of the first one
+    with a tree, blocks or rings"""
     import yaml  # type: ignore[import-untyped]
 
     depth = 0
@@ -187,7 +189,7 @@ def _read_slurm_yaml(path: str, text: str, several: str) -> Found:
             if isinstance(event, yaml.AliasEvent):
                 line = event.start_mark.line + 1
                 raise InputError(path, "found an alias, expected plain YAML", f"line {line}")
-        # all scalars are strings: a host may be called 1e3
+        # BaseLoader reads all scalars as strings: a host may be called 1e3
         root = yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -225,7 +227,7 @@ SLURM_YAML = {
 
 
 def _yaml_row(path: str, where: str, row: Any, *keys: str) -> list[str]:
-    """Texts at the keys of a row, "" where there is none; the first must be there."""
+    """Texts at the keys of a row, "" for a missing key. The first key is required."""
     row = _typed(path, where, row, dict)
     texts = [_typed(path, f"{where}.{key}", row.get(key, ""), str) for key in keys]
     if not texts[0]:
@@ -257,26 +259,27 @@ def read_list(path: str) -> Found:
 
 # -- ibnetdiscover --
 
-# Mellanox' switches that reduce (SHARP) have an adapter of their own.
+# Mellanox switches that can reduce (SHARP) show an adapter of their own, which is no host.
 NO_HOST = re.compile(r"aggregation node", re.IGNORECASE)
 
 
 def read_ibnetdiscover(path: str, hosts: Sequence[str] = (), several: str = "first") -> Found:
-    """Racks of the output of ibnetdiscover: the switches with a channel adapter on a port. A host is
-    the first word of its adapter's description; the rest of it tells adapters of a host apart. Of a host
-    with adapters on several switches, the first is that of the first adapter by name: HCA-1, mlx5_0; several:
-    as of chosen(). Where any is of `hosts`, of the site, others are left out: a switch that has none but
-    these is no rack.
+    """Racks of the output of ibnetdiscover: the switches with a channel adapter on a port. The
+    first word of an adapter's description is the name of its host; the rest distinguishes adapters
+    of a host. If a host has adapters on several switches, these are ordered by names of adapters:
+    HCA-1, mlx5_0; `several` is passed to chosen(). hosts: those of the site. If the file has any of
+    them, other hosts are left out, and a switch with only other hosts is no rack.
 
-    Racks that are joined by switches without adapters are of one group, those that are joined by these and
-    the switches behind them of one group of the next level, and so on. A rack or group is named by a
-    switch's description, or by its GUID where switches are described alike."""
+    Racks that are joined by switches without adapters are in one group. Racks that are joined by
+    these switches and the switches behind them are in one group of the next level, and so on. The
+    name of a rack or group is a switch's description, or its GUID if several switches have one
+    description."""
     switch = re.compile(r'Switch\s+\d+\s+"([^"]+)"\s*#\s*"([^"]*)"')
     port = re.compile(r'\[\d+\](?:\[[^]]*\])?\s*(?:\([^)]*\)\s*)?"H-[^"]*"\[[^#]*#\s*"([^"]*)"')
     to_switch = re.compile(r'\[\d+\](?:\[[^]]*\])?\s*(?:\([^)]*\)\s*)?"(S-[^"]*)"')
     switches: dict[str, tuple[str, int]] = {}  # GUID: description, line
     links: list[tuple[str, str]] = []  # GUIDs
-    rails: dict[str, list[tuple[list[Any], str]]] = {}  # host: [(its adapter, for sorting; GUID)]
+    rails: dict[str, list[tuple[list[Any], str]]] = {}  # host: [(key of its adapter, switch)]
     current = None
     for number, line in enumerate(files.read_text(path).splitlines(), 1):
         if match := switch.match(line):
@@ -316,8 +319,9 @@ def read_ibnetdiscover(path: str, hosts: Sequence[str] = (), several: str = "fir
 def _joined(
     leaves: list[str], links: list[tuple[str, str]], names: dict[str, str]
 ) -> list[dict[str, str]]:
-    """Levels above racks, as in Found: groups that are joined by switches of a depth, counted from the leaves.
-    Links between leaves tell nothing: in a dragonfly, all groups have them."""
+    """Levels above racks, as in Found.above. Switches of one depth, counted from the leaves, join
+    the groups of a level. Links between leaves do not count: in a dragonfly, all groups have
+    them."""
     beside: dict[str, set[str]] = {}
     for a, b in links:
         beside.setdefault(a, set()).add(b)
@@ -345,7 +349,7 @@ def _joined(
             for other in beside[guid]:
                 if depth[other] <= number:
                     group[find(guid)] = find(other)
-        name_of: dict[str, str] = {}  # of the first switch of this depth, where there is one
+        name_of: dict[str, str] = {}  # name of a group: that of its first switch of this depth
         for guid in [*shells[number], *leaves]:
             name_of.setdefault(find(guid), names.get(guid, guid))
         now = {leaf: name_of[find(leaf)] for leaf in leaves}
@@ -364,8 +368,8 @@ def _natural(text: str) -> list[Any]:
 
 
 def expand(text: str, path: object = "host list", number: int = 1) -> list[str]:
-    """Names in a host list of Slurm: `a,n[0-2,08-10],r[1-2]n[1-4]`. `path` and `number` of the line
-    are for the InputError about a list that cannot be read."""
+    """The names in a host list of Slurm, such as `a,n[0-2,08-10],r[1-2]n[1-4]`. Raises InputError,
+    which names `path` and the `number` of the line."""
     from ClusterShell.NodeSet import (  # type: ignore[import-untyped]
         RESOLVER_NOGROUP,
         NodeSet,
@@ -376,7 +380,7 @@ def expand(text: str, path: object = "host list", number: int = 1) -> list[str]:
         return InputError(path, f"found {short(text)}, {what}", f"line {number}")
 
     words = re.sub(r"[\s,]*,[\s,]*", ",", text).strip(", ")
-    # ClusterShell has operators besides, and makes all the names before it can be asked how many
+    # ClusterShell also has operators, and expands all names before it tells their number
     if not re.fullmatch(r"[\w.,\[\]-]*", words, re.ASCII):
         raise bad("expected names of hosts, such as n[0-3,7]")
     total = 0
@@ -398,7 +402,7 @@ def expand(text: str, path: object = "host list", number: int = 1) -> list[str]:
     if len(lists) > MAX_LISTS:
         raise bad(f"expected at most {MAX_LISTS} lists in brackets")
     try:
-        # a name alone costs ClusterShell as much as a list
+        # pass only lists to ClusterShell: a single name costs it as much as a list
         found = NodeSet(",".join(lists), resolver=RESOLVER_NOGROUP)
         return list(dict.fromkeys([*names, *found]))
     except (NodeSetException, ValueError) as error:
@@ -409,11 +413,11 @@ def expand(text: str, path: object = "host list", number: int = 1) -> list[str]:
 def assign(
     site: Site, racks: dict[str, list[str]], path: object, whole_site: bool = True
 ) -> tuple[list[str], list[int]]:
-    """Rack names and the rack index of each host of `site`, from `racks` = {rack: [hosts]}.
+    """(rack names, rack index of each host of `site`). racks: {rack: [hosts]}.
 
-    With `whole_site` a host that the site does not have is an error; without, it is left out: the file
-    describes a larger machine. Racks with no host of the site are left out. Raises InputError for a host in
-    two racks and for a host of the site in none."""
+    A host that the site does not have is an error with `whole_site`. Without it, such a host is
+    left out, since the file describes a larger machine. Racks with no host of the site are left
+    out. Raises InputError for a host in two racks, and for a host of the site in none."""
     index = {name: i for i, name in enumerate(site.hosts)}
     same = same_hosts(
         list(dict.fromkeys(host for hosts in racks.values() for host in hosts)), site.hosts
@@ -443,9 +447,10 @@ def assign(
 
 
 def same_hosts(names: Sequence[str], known: Sequence[str]) -> dict[str, str]:
-    """Of two lists of hosts, {name in the one: name in the other} of those that are the same: by the whole name
-    or, where each list has but one with that first part, without a domain. n1 and n1.cluster are the same, n1.a
-    and n1.b are not. Addresses have no short form. As topo_site.c has it."""
+    """{name in `names`: name in `known`} of the hosts that are in both lists. Names match if they
+    are equal, or if one of them lacks the domain and each list has only one name with that first
+    part. n1 and n1.cluster match, n1.a and n1.b do not. Addresses have no short form. topo_site.c
+    follows the same rules."""
     whole = set(known)
     result = {name: name for name in names if name in whole}
     shorts = [_by_first(of) for of in (names, known)]
@@ -471,8 +476,8 @@ def _by_first(hosts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def levels_above(found: Found, racks: list[str]) -> list[tuple[list[str], list[int]]]:
-    """Group names, and the group of each group of the level below, for each level above these racks, the
-    lowest first; without those in which nothing is joined, or all."""
+    """For each level above `racks`, the lowest first: (group names, group of each group of the
+    level below). A level that joins no groups, or all of them into one, is left out."""
     levels: list[tuple[list[str], list[int]]] = []
     names = racks
     for parent in found.above:
@@ -492,12 +497,12 @@ def levels_above(found: Found, racks: list[str]) -> list[tuple[list[str], list[i
 
 
 def cluster(site: Site) -> tuple[list[str], list[int], float]:
-    """Rack names, the rack index of each host, and a confidence 0..1, from the distances.
+    """(rack names, rack index of each host, confidence 0..1), by clustering the distances.
 
-    Average-linkage clustering (scipy) of the latencies and of the reciprocal bandwidths; of all
-    numbers of racks the one with the largest mean silhouette, which is the confidence. Under 0.25
-    nothing is seen that deserves the name of racks: one rack, with 1 - silhouette as confidence. What
-    share of the pairs was not measured, the confidence loses.
+    Latencies and reciprocal bandwidths are clustered by average linkage (scipy). The number of
+    racks is the one with the largest mean silhouette, which is the confidence. If that is below
+    0.25, there is one rack, with the confidence 1 - silhouette. The confidence is multiplied by the
+    share of pairs that were measured.
 
     The site must have the matrix of latencies. Raises ValueError where no distance was measured."""
     matrices = _measured(site)
@@ -510,7 +515,7 @@ def cluster(site: Site) -> tuple[list[str], list[int], float]:
         if score > best:
             best, labels, known = score, found, _known_share(matrix)
     if best < 0.25:
-        # of two hosts nothing can be said
+        # the distance of only two hosts shows nothing
         confidence = 1 - best if site.num_hosts != 2 else 0.0
         return ["rack0"], [0] * site.num_hosts, round(confidence * known, 3)
     # racks are numbered by their first host
@@ -521,13 +526,13 @@ def cluster(site: Site) -> tuple[list[str], list[int], float]:
 
 
 def _measured(site: Site) -> list[np.ndarray]:
-    """The matrices in which there is a distance between hosts: latencies, reciprocal bandwidths."""
+    """The matrices of latencies and of reciprocal bandwidths, if they have a measured pair"""
     inverse = None if site.bandwidth_mbps is None else 1 / site.bandwidth_mbps
     return [m for m in (site.latency_us, inverse) if m is not None and _known_share(m) > 0]
 
 
 def _known_share(matrix: np.ndarray) -> float:
-    """Of the pairs of hosts those that were measured, one way or the other."""
+    """The share of the pairs of hosts that were measured in at least one direction"""
     known = np.isfinite(matrix) | np.isfinite(matrix.T)
     pairs = ~np.eye(len(matrix), dtype=bool)
     return float(known[pairs].mean()) if pairs.any() else 0.0
@@ -570,7 +575,7 @@ def _best_cut(distances: np.ndarray) -> tuple[float, np.ndarray]:
     from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
 
     tree = hierarchy.linkage(squareform(distances, checks=False), "average")
-    # cuts at the 64 widest gaps between merges: to look at all would be cubic in the hosts
+    # try only cuts at the 64 widest gaps between merges: the cost of all cuts is cubic in the hosts
     gaps = np.diff(tree[:, 2])
     best, labels = 0.0, np.zeros(len(distances), dtype=int)
     for i in sorted(np.argsort(-gaps, kind="stable")[:64]):
@@ -582,7 +587,8 @@ def _best_cut(distances: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _distances(matrix: np.ndarray) -> np.ndarray:
-    """Symmetric, zero on the diagonal; what was not measured is as far as the farthest."""
+    """A symmetric matrix of distances, zero on the diagonal. A pair that was not measured has the
+    largest distance."""
     both = np.stack([matrix, matrix.T])
     known = np.isfinite(both)
     count = known.sum(axis=0)
@@ -597,7 +603,7 @@ def _first(host: str) -> str:
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """(number, text) of the lines that say something: no comments, continued lines joined."""
+    """(number, text) of the lines, without comments and empty lines; continued lines are joined"""
     pending, start = "", 0
     for number, line in enumerate(files.read_text(path).splitlines(), 1):
         line = line.split("#")[0].rstrip()

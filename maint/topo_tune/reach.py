@@ -1,9 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Which rules of a selection file can be reached, and which calls are left over.
+"""Finds rules of a selection file that cannot be reached, and calls that no rule takes.
 
-A key is reached where the keys above it hold, and those tried before it do not. This is a list of
-facts (Condition, whether it holds). Whether a communicator and a call with such facts can exist is
-decided by ranges of values: what is called unreachable is, and some of it may be missed."""
+A key is reached if the keys above it hold, and the keys tried before it do not. These are facts
+(Condition, whether it holds). Ranges of values decide whether a call with such facts can exist.
+Every rule that is reported can never be reached, but some such rules may be missed."""
 
 import functools
 import itertools
@@ -24,18 +24,18 @@ from topo_tune.grammar import (
     strip,
 )
 
-Fact = tuple[Condition, bool]  # and whether it holds
+Fact = tuple[Condition, bool]  # (Condition, whether it holds)
 Facts = Iterable[Fact]
 
-INF = 2**64  # above every N; what is unknown
+INF = 2**64  # above every N; stands for an unknown value
 COMM = ("comm_size", "comm_avg_ppn", *grammar.PLACEMENT)
 SIZES = ("avg_msg_size", "total_msg_size", "count")
 KINDS = ("intra", "inter")
 
 
 class Analysis:
-    """Warns of rules that nothing reaches and of calls that no rule takes. `found`: the Findings of a
-    file without errors."""
+    """Warns of rules that no call can reach, and of calls that no rule takes. `found`: the Findings
+    of a file without errors."""
 
     def __init__(self, found: Findings) -> None:
         self.found = found
@@ -47,7 +47,7 @@ class Analysis:
         facts: dict[Fact, str] | None = None,
         collective: str | None = None,
     ) -> None:
-        """`facts`: {(Condition, whether it holds): the key that says so}"""
+        """Check the rules in `tree`. facts: {(Condition, whether it holds): its key}"""
         if not tree:
             return
         facts = dict(facts or {})
@@ -76,7 +76,7 @@ class Analysis:
             self.found.warn(path, text, "note")
 
     def has_any(self, key: str) -> bool:
-        """Whether a "...=any" may stand behind a key, to take what it leaves."""
+        """Whether a "...=any" of the same condition may follow a key, to take all other calls"""
         version = self.found.version
         name = condition(key, self.found.stock, version).name
         return "=any" in grammar.forms(version).get(name, ()) and grammar.is_last(f"{name}=any")
@@ -87,7 +87,7 @@ class Analysis:
         row = grammar.algorithm(name, self.found.version) or {}
         may_fail = []
         for restriction in row.get("restrictions", ()):
-            # whoever fixes the order of reductions means all of them
+            # no warning: a user who fixes the order of reductions does so for all of them
             if restriction == "any-order":
                 continue
             text, failed = restriction, [*facts]
@@ -108,7 +108,8 @@ class Analysis:
             self.found.warn(path, text, "note")
 
     def why(self, asked: Condition, facts: dict[Fact, str], collective: str | None) -> str:
-        """Why `asked` can never hold with these facts: those that matter."""
+        """The reason why `asked` can never hold: the keys of facts that exclude it, as few as
+        possible"""
         needed = list(facts)
         for fact in facts:
             rest = [f for f in needed if f != fact]
@@ -126,11 +127,11 @@ class Analysis:
         return "can never be reached" + text if needed else "never holds"
 
     def possible(self, facts: Facts, collective: str | None) -> bool:
-        """Whether a call of `collective` (None: of any) with these facts may exist."""
+        """Whether a call of `collective` (None: any collective) with these facts can exist"""
         return any(self._possible(facts, collective, kind) for kind in KINDS)
 
     def _possible(self, facts: Facts, collective: str | None, kind: str) -> bool:
-        # MPI has no such intercommunicators
+        # MPI has no scans and no neighborhood collectives on intercommunicators
         if kind == "inter" and collective and ("scan" in collective or "neighbor" in collective):
             return False
         known = CONDITIONS if self.found.stock else _known(collective, kind)
@@ -159,7 +160,7 @@ class Analysis:
                 special[name, value] &= {holds}
                 possible = bool(special[name, value])
             elif asked.op == "=":
-                # an unknown value, of an empty set, is neither yes nor no
+                # an empty set means an unknown value, which is neither yes nor no
                 unknown = not words[name]
                 words[name] &= {value} if holds else words[name] - {value}
                 possible = bool(words[name]) or (unknown and not holds)
@@ -173,13 +174,13 @@ class Analysis:
         if special["comm_size", "node_comm_size"] == {True} and not by_flags:
             words["comm_hierarchy"] &= {
                 "parent"
-            }  # only such a communicator has a part for its node
+            }  # only a parent communicator has a node communicator
         return _infer(ranges, words, special, avg_times_ranks)
 
 
 @functools.cache
 def _known(collective: str | None, kind: str) -> set[str]:
-    """The conditions that ask for what all processes know"""
+    """The conditions whose values all processes know"""
     return {name for name in CONDITIONS if not _asks_unknown(name, collective, kind)}
 
 
@@ -192,7 +193,8 @@ def _unknown(asked: Condition, collective: str | None, kinds: Sequence[str]) -> 
 
 
 def _add_failed(facts: dict[Fact, str], asked: Condition, key: str) -> None:
-    """Add that `asked` does not hold; of two limits the wider says all."""
+    """Add the fact that `asked` does not hold. Of two limits on one value, the wider one is
+    kept."""
     for old, holds in list(facts):
         if not holds and asked.op != "=" and (old.name, old.op) == (asked.name, asked.op):
             if old.value >= asked.value:
@@ -212,7 +214,7 @@ class _Range:
         self.high = min(self.high, value)
 
     def limit(self, most: int, holds: bool) -> bool:
-        """Whether there may be something up to `most`, or above."""
+        """Keep values up to `most` or, unless `holds`, above. Returns whether any are left."""
         if holds:
             self.most(most)
         else:
@@ -229,8 +231,8 @@ def _infer(
     special: dict[tuple[str, str], set[bool]],
     avg_times_ranks: bool,
 ) -> bool:
-    """Narrow the ranges by what always holds on an intracommunicator; False where nothing is left.
-    `avg_times_ranks`: avg_msg_size times ranks is total_msg_size."""
+    """Narrow the ranges by relations that always hold on an intracommunicator. False: a range is
+    empty. avg_times_ranks: whether avg_msg_size times ranks is total_msg_size"""
     ranks, per_node, hosts, racks, level3, level4, ppn = (ranges[name] for name in COMM)
     nested = (hosts, racks, level3, level4)
     avg, total, count = (ranges[name] for name in SIZES)
@@ -240,7 +242,7 @@ def _infer(
     if words["comm_hierarchy"] == {"parent"}:
         ranks.least(2)
     ranks.least(per_node.low)
-    placed = min(*(groups.high for groups in nested), ppn.high) < INF  # else it may be unknown
+    placed = min(*(groups.high for groups in nested), ppn.high) < INF  # else hosts may be unknown
     for _ in range(4):
         if placed:
             for inner, outer in reversed(list(itertools.pairwise(nested))):

@@ -1,10 +1,10 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""From predicted or measured times to the rules of a tuning.json (see grammar.py).
+"""Makes the rules of a tuning.json (see grammar.py) from predicted or measured times.
 
-Rules only ask what all ranks know: the size of the communicator, its hosts and racks and the groups of
-the level above, and how long messages are, where that is the same for all. Where the answer depends on
-the placement, which they cannot ask for, they leave it to topo_auto.
-"""
+Rules can only ask for values that all ranks know: the size of the communicator, its numbers of
+hosts, racks and groups of the level above, and the length of messages if it is the same on all
+ranks. Rules cannot ask for the placement. If the best algorithm depends on it, the rule selects
+topo_auto."""
 
 import functools
 import itertools
@@ -24,10 +24,10 @@ from topo_tune.placements import PLACEMENTS, VECTORS, Key, Placed
 from topo_tune.predictor import PLAN_MAX_BYTES, Predictor
 from topo_tune.site import Site
 
-Sizes = tuple[int, ...]  # for which one rule has to do
-Choice = dict[Sizes, str]  # algorithms
+Sizes = tuple[int, ...]  # sizes in bytes that share a rule
+Choice = dict[Sizes, str]  # {sizes: algorithm}
 ByKind = dict[str, dict[str, float]]  # {placement: {algorithm: us}}
-Ranges = dict[str, tuple[float, float]]  # least and most of what conditions ask for
+Ranges = dict[str, tuple[float, float]]  # {name of a condition: (least, most) of its value}
 
 
 # Restrictions of algorithms that a rule asks for, since not all calls of a collective meet them
@@ -35,8 +35,8 @@ ASKED = ("noinplace", "inplace", "builtin-op", "size-ge-pof2")
 
 
 def leaf(collective: str, name: str, version: str) -> Tree:
-    """What selects an algorithm, for calls that it takes; of "builtin", what selects nothing: MPICH's own choice
-    is more than an algorithm, since its device is asked first."""
+    """The rules that select an algorithm for all calls that it takes. For "builtin", {}: MPICH's
+    own choice is no algorithm that could be named, since its device is asked first."""
     if name == "builtin":
         return {}
     full = grammar.full_name(collective, name)
@@ -51,8 +51,8 @@ def leaf(collective: str, name: str, version: str) -> Tree:
 
 
 def outside_hosts(tree: Tree) -> Tree:
-    """The same, but for communicators of one host, which are left to MPICH. Comes first: no condition says
-    `not`."""
+    """The rules in `tree` for communicators of several hosts; those of one host are left to MPICH.
+    The condition on one host comes first, since no condition says `not`."""
     if not tree:
         return tree
     is_leaf = next(iter(tree)).startswith("algorithm=")
@@ -60,9 +60,9 @@ def outside_hosts(tree: Tree) -> Tree:
 
 
 def builtin_tree(collective: str, version: str) -> Tree:
-    """What MPICH selects by itself for a collective on an intracommunicator."""
+    """The conditions of MPICH's own selection for a collective on an intracommunicator"""
     tree = grammar.builtin(collective, version)
-    return tree.get("comm_type=intra", tree)  # exscan has no other
+    return tree.get("comm_type=intra", tree)  # exscan exists on intracommunicators only
 
 
 UNRENUMBERED = {
@@ -71,24 +71,24 @@ UNRENUMBERED = {
     "topo_binomial": "binomial",
 }
 AUTO = "topo_auto"
-# Where the hosts of a communicator are, for which there are rules: in one rack; in several; in several
-# of one group of level 3 (of the site's level above racks), or of several groups
+# Places of the hosts of a communicator, with rules of their own: one rack; several racks; several
+# racks in one group of level 3 (the site's level above racks); several such groups; anywhere
 ONE, SEVERAL, ONE_GROUP, SEVERAL_GROUPS, ANY = "one", "several", "one group", "groups", "any"
-# Those of which a communicator in one rack has the same rules as one in several racks
+# Collectives with the same rules for communicators in one rack and in several racks
 ALLTOALLS = ("alltoall", "alltoallv", "alltoallw")
 ANY_RACKS = ("allgather", *ALLTOALLS)
-# All that are tuned
+# All collectives that are tuned
 REDUCE_SCATTERS = ("reduce_scatter", "reduce_scatter_block")
 COLLECTIVES = (
     *("allgather", "allgatherv", "gather", "scatter", *ALLTOALLS),
     *("bcast", "reduce", "allreduce", *REDUCE_SCATTERS, "barrier", *grammar.SCANS),
 )
 
-# Those that only topo_auto decides: for each grid or graph when a communicator gets it
+# Always left to topo_auto, which decides when a communicator gets its grid or graph
 NEIGHBORS = tuple(f"neighbor_{name}" for name in ("allgather", "allgatherv", *ALLTOALLS))
 
-# Condition on the size (bytes) of those that do not have total_msg_size, which is bytes a rank times
-# ranks; None where no condition is known to all ranks: one rule is for all sizes then.
+# {collective: its condition on the size in bytes}; all others have total_msg_size, which is bytes a
+# rank times ranks. None: all ranks know no size, so that one rule is for all sizes.
 SIZE = {
     "alltoall": "avg_msg_size",
     "alltoallv": None,
@@ -97,32 +97,34 @@ SIZE = {
     **dict.fromkeys(VECTORS, "avg_msg_size"),
 }
 
-# Ranks a host and sizes that are evaluated; boundaries of rules lie between them.
+# Ranks a host and sizes in bytes that are evaluated; boundaries of rules lie between them.
 PPN = (1, 2, 4, 16)
 TOTALS = tuple(2**k for k in range(6, 28))
-BUFFERS = tuple(2**k for k in range(3, 25))  # of VECTORS
-TYPE_SIZE = 8  # of their elements, where MPICH's choice counts these
-# of a block of alltoall(v, w); planned leaves longer ones than PLAN_MAX_BYTES to MPICH
+BUFFERS = tuple(2**k for k in range(3, 25))  # sizes for VECTORS
+TYPE_SIZE = 8  # bytes of an element of VECTORS, since MPICH's choice depends on their number
+# sizes of a block of alltoall(v, w); planned leaves longer blocks than PLAN_MAX_BYTES to MPICH
 BLOCKS = tuple(sorted({*(2**k for k in range(3, 16)), PLAN_MAX_BYTES + 1}))
 MAX_RANKS = 512  # the largest communicator that is evaluated; its rules hold for larger ones
-MAX_MATRIX_HOSTS = 512  # beyond, tuning.json gets rack tables
+MAX_MATRIX_HOSTS = 512  # with more hosts, tuning.json gets tables by rack
 
-# Leave the built-in selection only for more than this share of the time, and, by a prediction, for no less
-# than topo_auto does (topo_predict.h) ...
+# A rule leaves the built-in selection only for a gain of more than this share of its time. A
+# predicted gain must also suffice for topo_auto (topo_predict.h).
 MIN_GAIN = 0.05
-CAUTIOUS_GAIN = 0.25  # ... or this, where the racks are in doubt
+CAUTIOUS_GAIN = 0.25  # the same if the racks are in doubt
 LOW_CONFIDENCE = 0.5
-MAX_LOSS = 0.05  # and lose no more than this in any placement
-KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
-MERGE = 0.10  # communicators share rules while none of them loses more by that; nor by a rule for all placements
+MAX_LOSS = 0.05  # largest loss in any placement, as a share of the built-in selection's time
+KEEP = 0.05  # a rule also holds for the next size unless another algorithm would save more
+# Communicators share rules, and placements share a rule, if none of them loses more than this share
+# by that.
+MERGE = 0.10
 
 
 class Times:
     """Predicted times of a collective, and measured ones where there are any.
 
     `measured`: records of bench.read(). Those with more hosts than `placed` has are not used.
-    `racks` of the communicators: ONE (`placed` is on one) and so on (of ANY_RACKS, those of ONE_GROUP
-    may be in one rack, too)."""
+    `racks`: place of the communicators, such as ONE (then `placed` is on one rack). With
+    collectives of ANY_RACKS, communicators of ONE_GROUP may also be in one rack."""
 
     def __init__(
         self,
@@ -139,17 +141,17 @@ class Times:
         self.racks = racks
         self.condition = SIZE.get(collective, "total_msg_size")
         self.is_total = self.condition == "total_msg_size"
-        self.is_for_all = not self.condition and collective != "barrier"  # a rule, all sizes
+        self.is_for_all = not self.condition and collective != "barrier"  # one rule for all sizes
         self._builtin = functools.cache(self._find_builtin)
         self._row = functools.cache(self._find_row)
         self._kinds = functools.cache(self._find_kinds)
-        # what a prediction may choose
+        # algorithms that predictions may choose
         self.known = set(placed.predictor.candidates(collective))
-        # whose times are predicted, beside that of MPICH's own choice
+        # algorithms whose times are predicted, in addition to MPICH's own choice
         self.candidates = self.known | {
             twin for name, twin in UNRENUMBERED.items() if name in self.known
         }
-        # if there is one, and the rates that it needs
+        # topo_auto, if this MPICH has it, and the site has the rates that it needs
         if self._row(AUTO) is not None and not self.is_for_all and not placed.predictor.notes:
             self.candidates.add(AUTO)
         self.scores = functools.cache(self._find_scores)
@@ -162,20 +164,20 @@ class Times:
                 series[m.num_bytes] = m.median_us
 
     def _find_row(self, name: str) -> Tree | None:
-        """What the data file says of an algorithm; None where this MPICH does not have it."""
+        """The data file's row of an algorithm; None if this MPICH does not have it"""
         return grammar.algorithm(grammar.full_name(self.collective, name), self.version)
 
     def block(self, ranks: int, size: float) -> float:
-        """Bytes of a block, where `size` is what the condition on the size asks for."""
+        """Bytes of a block or buffer; size: value of the condition on the size"""
         return size / ranks if self.is_total else size
 
     def is_too_long(self, size: int) -> bool:
-        """Whether planned leaves all calls of a size to MPICH, for nothing."""
+        """Whether planned leaves all calls of a size to MPICH, at no cost"""
         return self.collective == "alltoall" and size > PLAN_MAX_BYTES
 
     def sizes(self, ppn: int) -> list[Sizes]:
-        """The sizes to evaluate for so many ranks a host, in groups: a condition can tell sizes of
-        different groups."""
+        """The sizes to evaluate for `ppn` ranks a host, in groups. Sizes of one group share a rule,
+        since no condition distinguishes them."""
         measured = {
             round(num_bytes * hosts * ppn) if self.is_total else num_bytes
             for (hosts, p), kinds in self.measured.items()
@@ -186,14 +188,14 @@ class Times:
             if num_bytes > 0
         }
         if self.collective == "barrier":
-            return [(1,)]  # which stands for none
+            return [(1,)]  # a barrier has no size
         every = TOTALS if self.is_total else BUFFERS if self.collective in VECTORS else BLOCKS
         sizes = tuple(size for size in sorted({*every, *measured}) if size < 2**31)
         return [sizes] if self.is_for_all else [(size,) for size in sizes]
 
     def builtin(self, hosts: int, ppn: int, size: int, kind: str = "block") -> str:
-        """Name of the algorithm that MPICH selects by itself for a size on hosts x ppn ranks. For scan
-        it asks for the placement."""
+        """Name of the algorithm that MPICH selects by itself for a size on hosts x ppn ranks. For
+        scan, MPICH's choice depends on the placement `kind`."""
         return self._builtin(hosts, ppn, size, kind == "block")
 
     def _find_builtin(self, hosts: int, ppn: int, size: int, is_consecutive: bool) -> str:
@@ -214,8 +216,8 @@ class Times:
         """({placement: {algorithm: us}}, whether measured) for a size on hosts x ppn ranks, of `names` or
         of all candidates; "builtin" is always among the algorithms.
 
-        Within the sizes that were measured only what was measured is compared: else a prediction's
-        error would decide."""
+        Within the range of measured sizes, only measured times are compared: else the error of a
+        prediction would decide."""
         measured = self._measured_at(hosts, ppn, size)
         if measured:
             return measured, True
@@ -226,7 +228,7 @@ class Times:
         return {kind: times for kind, times in found.items() if times}, False
 
     def prepare(self, hosts: int, ppn: int) -> None:
-        """Predict all at once what scores() needs of hosts x ppn ranks."""
+        """Predict at once all times that scores() needs for hosts x ppn ranks."""
 
         def key(name: str, kind: str) -> Key:
             return self.collective, name, hosts, ppn, kind
@@ -265,8 +267,8 @@ class Times:
     def _predicted_at(
         self, hosts: int, ppn: int, size: int, kind: str, names: Set[str]
     ) -> dict[str, float]:
-        """{algorithm: us} of `names` that take such a call, and of "builtin"; nothing where that is not
-        known."""
+        """{algorithm: us} of "builtin", and of the `names` that take such a call; empty if the time
+        of "builtin" is unknown"""
         stock = self.builtin(hosts, ppn, size, kind)
         predicted = names - {AUTO} | (self.known if AUTO in names else set())
         keys = {a: (self.collective, a, hosts, ppn, kind) for a in sorted({stock, *predicted})}
@@ -281,7 +283,7 @@ class Times:
         return {**times, "builtin": times[stock]}
 
     def taken_by_auto(self, hosts: int, ppn: int, size: int) -> dict[str, str]:
-        """{placement: what topo_auto is predicted to take there}"""
+        """{placement: the algorithm that topo_auto is predicted to take}"""
         choice = self.placed.predictor.choice
         by_kind, _ = self.at(hosts, ppn, size, self.known)
         return {
@@ -291,11 +293,12 @@ class Times:
 
     def _find_scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
         """{algorithm: time over that of the built-in selection, geometric mean over placements and
-        `sizes`} of those that may be chosen; "builtin" is 1.
+        `sizes`} of the algorithms that may be chosen; "builtin" is 1.
 
-        Left out: what loses more than MAX_LOSS in a placement at a size. Without measurements also what
-        topo_auto does not consider, and a topo_* one that gains nothing over the same algorithm without the
-        renumbering, where that takes so many ranks; but AUTO is among them."""
+        An algorithm is left out if it loses more than MAX_LOSS in a placement at a size. Predicted
+        times include AUTO. They leave out algorithms that topo_auto does not consider, or that gain
+        too little for it, and a topo_* one that gains less than MIN_GAIN over the same algorithm
+        without renumbering."""
         scores: list[dict[str, float]] = []
         names: Set[str] = {"builtin"}
         for size in sizes:
@@ -331,9 +334,9 @@ class Times:
             if not is_measured and twin in everywhere and mean(name, twin) > 1 - MIN_GAIN:
                 continue
             share = mean(name)
-            # of a rule for several sizes, all of them together have to gain
+            # a rule for several sizes only has to gain over all of them together
             is_gain = self.placed.predictor.is_gain(share * stock_us, stock_us)
-            # what is MPICH's choice for some communicators or sizes may gain for others
+            # keep MPICH's choice for this communicator and size: a shared rule may gain for others
             is_choice = name == self.builtin(hosts, ppn, size)
             if is_measured or self.is_for_all or is_gain or is_choice:
                 scores[name] = share
@@ -347,7 +350,7 @@ class Times:
             return False
         if is_measured:
             return True
-        # all are equally far apart, and how far is not known
+        # all ranks are equally far apart, and the distance is not known
         if self.racks == ONE and ppn == 1 and self.placed.predictor.notes:
             return False
         return name in self.known
@@ -361,8 +364,8 @@ class Times:
 
 @dataclass
 class Decision:
-    """One rule: for communicators of `ranks` (those evaluated) with `ppn` ranks a host, and `sizes` (those
-    evaluated): in total, or of a block of alltoall(v, w)."""
+    """A rule for communicators of `ranks` with `ppn` ranks a host, and for `sizes`. Both have the
+    evaluated values. Sizes are values of the condition on the size: see SIZE."""
 
     times: Times = field(repr=False)
     ppn: int
@@ -377,7 +380,7 @@ class Decision:
 
     @property
     def racks(self) -> str:
-        """Of the communicators: ONE, SEVERAL, ..."""
+        """The place of the communicators: ONE, SEVERAL, ..."""
         return self.times.racks
 
     @property
@@ -388,12 +391,12 @@ class Decision:
     def high(self) -> int:
         return self.sizes[-1]
 
-    # what is told of it, which is not needed to make it
+    # only for the table of decisions
 
     @functools.cached_property
     def ends_us(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Microseconds of the algorithm and of MPICH's choice, at low and at high: those of the largest of
-        the communicators, the first placement (random, unless measured)."""
+        """(microseconds of the algorithm, and of MPICH's choice) at the sizes low and high, for the
+        largest of the communicators and the first placement (random, unless measured)"""
         return self._times_us(self.low), self._times_us(self.high)
 
     def _times_us(self, size: int) -> tuple[float, float]:
@@ -413,11 +416,12 @@ class Decision:
 
 
 def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
-    """List of Decisions from a Times, by ranks a host, powers of two and others, ranks, and size. An
-    algorithm must gain more than `min_gain` (share of the built-in selection's time).
+    """List of Decisions from a Times, sorted by ranks a host, powers of two and others, ranks, and
+    size. An algorithm must gain more than `min_gain`, a share of the built-in selection's time.
 
-    Powers of two stand apart where they do for MPICH: allgather, because recursive doubling is another
-    algorithm for other numbers."""
+    Numbers of ranks that are powers of two have rules of their own if MPICH's selection asks for
+    them first, as for allgather. There, recursive doubling is another algorithm for other
+    numbers."""
     decisions = []
     has_pow2 = _splits_pow2(builtin_tree(times.collective, times.version))
     for ppn in sorted({*PPN, *(ppn for _, ppn in times.measured)}):
@@ -465,7 +469,7 @@ def _group(
 def _choose(
     times: "Times", ppn: int, hosts: list[int], sizes: list[Sizes], min_gain: float
 ) -> Choice:
-    """{sizes: algorithm}, the best on average over `hosts`, numbers of them"""
+    """{sizes: the best algorithm on average over the numbers of hosts in `hosts`}"""
     chosen: Choice = {}
     last = "builtin"
     for group in sizes:
@@ -473,7 +477,7 @@ def _choose(
         names = set.intersection(*map(set, scores))
         mean = {name: _mean([s[name] for s in scores]) for name in names}
         allowed = {a: t for a, t in mean.items() if a == "builtin" or t <= 1 - min_gain}
-        # one range of sizes: a limit tells where it ends
+        # planned gets only one range of sizes, since a CVAR tells where it ends
         if last != "planned" and "planned" in chosen.values():
             allowed.pop("planned", None)
         best = min(sorted(allowed.keys() - {AUTO}), key=lambda name: allowed[name])
@@ -486,7 +490,8 @@ def _choose(
 
 
 def _fits(times: "Times", ppn: int, hosts: int, chosen: Choice, alone: Choice) -> bool:
-    """Whether the choice of a group costs so many hosts of it no more than MERGE, beside their own."""
+    """Whether a number of hosts loses at most MERGE if it shares the choice `chosen` of a group.
+    alone: its own choice"""
     for group, name in chosen.items():
         scores = times.scores(hosts, ppn, group)
         if scores[name] > scores[alone[group]] * (1 + MERGE):
@@ -509,7 +514,7 @@ def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str
         return ""
     new, old = (loads for loads in found if loads)
     gain = long[keys[1]] - long[keys[0]]
-    # some do not take the shortest calls
+    # some algorithms do not take the shortest calls, so `short` may lack one
     if len(short) == 2 and gain < 2 * (short[keys[1]] - short[keys[0]]):
         if times.collective not in ALLTOALLS:
             return f"latency: {short[keys[0]]:.3g} us, not {short[keys[1]]:.3g}"
@@ -527,7 +532,7 @@ def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str
 def make_tree(decisions: list[Decision], collectives: Sequence[str], version: str = "4.0") -> Tree:
     """The conditions of a tuning.json for Decisions of decide(): {"comm_type=intra": ...}.
 
-    What is meant for MPICH has no rule, or {} where rules for others follow."""
+    Calls that are left to MPICH have no rule or, if other rules follow, {}."""
     tree = {}
     for collective in collectives:
         of = [d for d in decisions if d.collective == collective]
@@ -540,7 +545,7 @@ def make_tree(decisions: list[Decision], collectives: Sequence[str], version: st
             rules["comm_racks<=1"] = own
         if group != rest:
             rules["comm_level3<=1"] = group
-        # MPI returns at once from a call of one of VECTORS without bytes
+        # collectives of VECTORS return at once from calls without bytes, and need no rule for them
         ranges: Ranges = {"avg_msg_size": (1, math.inf)} if collective in VECTORS else {}
         if pruned := _prune(outside_hosts(rules | rest), ranges):
             tree[f"collective={collective}"] = pruned
@@ -548,7 +553,7 @@ def make_tree(decisions: list[Decision], collectives: Sequence[str], version: st
 
 
 def _ppn_tree(decisions: list[Decision]) -> Tree:
-    """Conditions, the last of which has the key =any."""
+    """Conditions on the ranks a host; the last one is =any."""
     tree, branches = {}, []
     for ppn, found in itertools.groupby(decisions, key=lambda d: d.ppn):
         group = list(found)
@@ -562,7 +567,7 @@ def _ppn_tree(decisions: list[Decision]) -> Tree:
 
 
 def _comm_size_tree(decisions: list[Decision]) -> Tree:
-    """comm_size<=N and =any of Decisions."""
+    """Conditions comm_size<=N for Decisions; the last one is =any."""
     if not decisions:
         return {"comm_size=any": {}}
     runs = [list(group) for _, group in itertools.groupby(decisions, key=lambda d: d.ranks)]
@@ -574,8 +579,8 @@ def _comm_size_tree(decisions: list[Decision]) -> Tree:
 
 
 def _size_tree(decisions: list[Decision]) -> Tree:
-    """Conditions on the size, the last of which is =any, of Decisions, or a leaf where there is nothing
-    to ask."""
+    """Conditions on the size for Decisions, the last one =any; only a leaf if no condition is
+    needed"""
     condition = SIZE.get(decisions[0].collective, "total_msg_size") or ""
     limits = [_between(a.high, b.low) for a, b in itertools.pairwise(decisions)]
     leaves = [leaf(d.collective, d.algorithm, d.times.version) for d in decisions]
@@ -589,17 +594,17 @@ def _key(what: str, limit: int | None) -> str:
 
 
 def _between(a: int, b: int) -> int:
-    """Boundary between two evaluated values, a <= boundary < b: their geometric mean, to three
-    digits."""
+    """A boundary between two evaluated values, a <= boundary < b: their geometric mean, rounded to
+    three digits"""
     middle = math.sqrt(a * b)
     digits = max(0, math.floor(math.log10(middle)) - 2)
     return min(max(int(round(middle, -digits)), a), b - 1)
 
 
 def _prune(tree: Tree, ranges: Ranges | None = None, words: dict[str, str] | None = None) -> Tree:
-    """A tree without conditions that never hold, or always, behind or below others on the same value; {}
-    where it selects nothing.
-    `ranges`: {what a condition asks for: (least, most)}; `words`: {what is asked for: yes or no}."""
+    """The tree without conditions that never hold, or always hold, because of conditions before or
+    above them; {} if it selects nothing. ranges: {name of a condition: (least, most) of its value};
+    words: {name of a condition: yes or no}"""
     result, ranges, words = {}, ranges or {}, words or {}
     for key, child in tree.items():
         if key == "comm_size=pow2":
@@ -624,7 +629,7 @@ def _prune(tree: Tree, ranges: Ranges | None = None, words: dict[str, str] | Non
         else:
             least, most = ranges.get(name, (0, math.inf))
             if name == "comm_size":
-                # there is no host without ranks, and none with more than there are
+                # each host has a rank, and no host has more ranks than the communicator
                 of = (ranges.get(what, (0, math.inf)) for what in ("comm_hosts", "comm_ppn"))
                 least = max(least, *(low for low, _ in of))
             limit = math.inf if value == "any" else int(value) - (op == "<")
@@ -643,8 +648,8 @@ def _prune(tree: Tree, ranges: Ranges | None = None, words: dict[str, str] | Non
 
 
 def make_topology(site: Site, predictor: Predictor) -> Tree:
-    """What the library needs of a Site: the "topology" of a tuning.json. Latencies have three digits,
-    and what was not measured has the median of its pair of racks, or of the site."""
+    """The "topology" of a tuning.json for a Site. Latencies have three digits. A pair of hosts that
+    was not measured gets the median of its pair of racks, or of the site."""
     latency_us = site.rack_latency_us
     _, near, far, *_ = (level.latency_us for level in predictor.levels())
     assumed = np.where(np.eye(site.num_racks, dtype=bool), near, far)
@@ -665,7 +670,7 @@ def make_topology(site: Site, predictor: Predictor) -> Tree:
         topology["rack_join_bytes"] = predictor.rack_join_bytes
     costs = dict(site.costs)
     for key, matrix in (("inside_us", site.latency_us), ("inside_mbps", site.bandwidth_mbps)):
-        # rack tables do not tell it
+        # tables by rack do not have the latency inside a host
         inside = np.diag(matrix) if matrix is not None else np.array([])
         inside = inside[np.isfinite(inside)]
         if len(inside):
@@ -680,37 +685,38 @@ def _three_digits(matrix: np.ndarray) -> list[list[float]]:
 
 
 def _places(predictor: Predictor) -> dict[str, Placed]:
-    """Where communicators can be, ONE and so on, and hosts for that."""
+    """{place of communicators, such as ONE: hosts to evaluate for it}"""
     site = predictor.site
     racks, *above = site.groups_of_host
     everywhere = Placed(predictor)
     result = {ONE: Placed(predictor, _most_hosts(racks))}
     if above and len(set(above[0])) > 1:
-        # a group of one rack tells no more than that rack
+        # only groups with several racks are of interest
         wide = [len(set(racks[above[0] == group])) > 1 for group in above[0]]
         if any(wide):
             result[ONE_GROUP] = Placed(predictor, _most_hosts(above[0], np.array(wide)))
             return {**result, SEVERAL_GROUPS: everywhere}
-    if len(set(racks)) > 1:  # that have hosts
+    if len(set(racks)) > 1:  # several racks have hosts
         result[SEVERAL] = everywhere
     return {**result, ANY: everywhere}
 
 
 def _most_hosts(groups: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
-    """The hosts of the group that has most of them; allowed: those whose groups count."""
+    """The hosts of the group that has most hosts; allowed: whether a host's group counts"""
     count = np.bincount(groups if allowed is None else groups[allowed])
     return np.flatnonzero(groups == count.argmax())
 
 
 def _in_one(site: Site, index: dict[str, int], m: Measured) -> list[bool]:
-    """For each level, whether a measurement is of a communicator in one of its groups. index: of hosts"""
+    """For each level, whether all hosts of a measurement are in one group. index: {host: index in
+    the site}"""
     hosts = [index[host] for host in m.host_of_rank or () if host in index]
     is_known = 0 < len(hosts) == len(m.host_of_rank or ())
     return [is_known and len(set(groups[hosts])) == 1 for groups in site.groups_of_host]
 
 
 def _is_among(in_one: list[bool], collective: str, racks: str) -> bool:
-    """Whether a communicator is in such a place. in_one: see _in_one"""
+    """Whether a communicator is in the place `racks`. in_one: see _in_one()"""
     if racks == ANY:
         return True
     if racks == ONE:
@@ -729,8 +735,8 @@ def make_tuning(
     collectives: Sequence[str] = COLLECTIVES,
     progress: Progress | None = None,
 ) -> tuple[Tree, list[Decision], list[str]]:
-    """(tuning.json as an object, Decisions, notes) for a Site. `notes` are sentences about what a
-    reader should know: assumptions, doubts.
+    """(tuning.json as an object, Decisions, notes) for a Site. Notes are sentences about
+    assumptions and doubts.
 
     Rules need a gain of CAUTIOUS_GAIN instead of MIN_GAIN where the confidence in the racks is under
     LOW_CONFIDENCE or latencies or bandwidths are missing."""
@@ -769,7 +775,8 @@ def make_tuning(
         progress.advance(task)
     tree = make_tree(decisions, collectives, version)
     if site.rack_bandwidth_mbps is not None:
-        # rules for them would need measurements of their own; the library predicts for the placement
+        # nonblocking and neighborhood collectives are left to topo_auto: rules would need
+        # measurements
         for collective in (*collectives, *(NEIGHBORS if collectives == COLLECTIVES else ())):
             auto = grammar.auto_leaf(f"i{collective}", version)
             if auto is not None:
@@ -779,7 +786,7 @@ def make_tuning(
 
 
 def _mean(ratios: Sequence[float]) -> float:
-    """Geometric"""
+    """The geometric mean"""
     return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
 
 
@@ -788,8 +795,8 @@ def _is_pow2(number: int) -> bool:
 
 
 def _interpolate(points: dict[int, float], num_bytes: float) -> float | None:
-    """Time at `num_bytes` from {bytes: us}, linear between logarithms; None outside of the measured
-    sizes by more than half a step of two."""
+    """Time at `num_bytes` from {bytes: us}, interpolated linearly between logarithms; None if it is
+    outside of the measured sizes by more than a factor of 1.5"""
     points = {x: y for x, y in points.items() if x > 0}
     if not points or not min(points) / 1.5 <= num_bytes <= max(points) * 1.5:
         return None

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The report that MPIR_CVAR_COLL_SELECTION_REPORT=print makes of a run (coll_report.c)."""
+"""Reads the report that MPIR_CVAR_COLL_SELECTION_REPORT=print makes of a run (coll_report.c)."""
 
 import re
 from collections.abc import Iterator
@@ -9,21 +9,19 @@ from topo_common import files
 from topo_common.files import InputError
 from topo_common.text import short
 
-MAX_BYTES = 16 * 2**20  # of a report
+MAX_BYTES = 16 * 2**20  # limit of a report
 MAX_RANKS = 2**24
 
 MARK = "[mpich] selection:"
 HEADER = "COLLECTIVE RANKS HOSTS PLACE BYTES CALLS TOTAL_US MEAN_US ALGORITHM"
-BELOW = (
-    "    "  # begins a line about the row above: its algorithm, if that is too long for it, and why
-)
+BELOW = "    "  # begins a line that continues the row above: a long name, and why it ran
 ROW = re.compile(
     r"([a-z_]{1,40}) +(\d{1,9}) +(\d{1,9}) +(-|\d{1,9}) +(-|\d{1,18}) +(\d{1,18}) +(-|\d{1,18}) +"
     r"(-|\d{1,18}(?:\.\d)?) +([a-z_0-9]{1,80})",
     re.ASCII,
 )
 PLACE = re.compile(r"\[mpich\] selection place (\d{1,9}), ranks from 0 on: ?(.*)", re.ASCII)
-# a host of so many ranks, or some whose names count on: n1*4, n[01-16]*4
+# hosts and their number of ranks: n1*4 is one host, n[01-16]*4 are 16 hosts
 RUN = re.compile(
     r"([!-)+-Z\\^-~]*)(?:\[(\d{1,9})-(\d{1,9})\]([!-)+-Z\\^-~]*))?(?:\*(\d{1,9}))?", re.ASCII
 )
@@ -31,13 +29,14 @@ RUN = re.compile(
 
 @dataclass
 class Calls:
-    """Calls of a collective that one algorithm ran, on communicators of so many ranks and hosts."""
+    """Calls of a collective by one algorithm, on communicators with equal numbers of ranks and
+    hosts"""
 
     collective: str
     ranks: int
     hosts: int
-    num_bytes: int  # on average; as the report has it: of a block, or of the buffer
-    algorithm: str  # as MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM has it
+    num_bytes: int  # average, as in the report: of a block, or of the buffer
+    algorithm: str  # name as in MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM
     calls: int
     total_us: float
     place: int | None = None  # key of Report.places
@@ -46,17 +45,17 @@ class Calls:
 @dataclass
 class Report:
     rows: list[Calls]  # of blocking calls
-    without: int  # calls that have no time
-    # the host of each rank, of those places that are listed
+    without: int  # number of calls that have no time
+    # {place: host of each rank}, for the places that the report lists
     places: dict[int, list[str]] = field(default_factory=dict)
 
 
 def read(path: str) -> Report:
-    """What a report, with whatever else a job printed around it, tells."""
+    """The Report in a file, which may have other output of the job around it"""
     found: dict[tuple, Calls] = {}
-    words: dict[int, list[tuple[str, str]]] = {}  # of places, with the lines where they are
+    words: dict[int, list[tuple[str, str]]] = {}  # {place: [(line, words of its host list)]}
     has_header, without = False, 0
-    waits = ""  # a row whose algorithm has not come yet
+    waits = ""  # a row whose algorithm is on the next line
     text = files.read_bytes(path, MAX_BYTES).decode(errors="replace")
     for i, line in enumerate(text.splitlines()):
         where = f"line {i + 1}"
@@ -89,7 +88,7 @@ def read(path: str) -> Report:
 
 
 def _add_row(found: dict[tuple, Calls], path: str, where: str, text: str) -> int:
-    """Returns how many of its calls have no time."""
+    """Add a row of the table. Returns the number of its calls that have no time."""
     row = ROW.fullmatch(text)
     if row is None or not int(row[2]) or not int(row[6]):
         raise InputError(path, f"found {short(text)}, expected a row of the table", where)
@@ -112,7 +111,7 @@ def _add_row(found: dict[tuple, Calls], path: str, where: str, text: str) -> int
 
 
 def size_class(num_bytes: int) -> int:
-    """Calls are put together up to 64 bytes, 512, 4K and so on, and beyond 2M."""
+    """Index of the class of a size: up to 64 bytes, 512, 4K and so on, and beyond 2M"""
     limits = (0, *(64 * 8**i for i in range(6)))
     return sum(num_bytes > limit for limit in limits)
 
@@ -120,7 +119,7 @@ def size_class(num_bytes: int) -> int:
 def _places(
     path: str, rows: list[Calls], words: dict[int, list[tuple[str, str]]]
 ) -> Iterator[tuple[int, list[str]]]:
-    """The host of each rank, of places that rows have; a list that is not complete is no place."""
+    """(place, host of each rank) for places of `rows`. Incomplete lists of hosts are left out."""
     ranks = {row.place: row.ranks for row in rows if row.place is not None}
     for number, of_place in words.items():
         hosts: list[str] = []

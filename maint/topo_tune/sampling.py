@@ -1,11 +1,11 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What is worth measuring next: where the choice between algorithms is least sure, and matters.
+"""Chooses the next launch: where the choice between algorithms is least sure, and matters.
 
-A time is believed to be the predicted one, times a factor that is known where it was measured, and the
-less the farther from there (smooth.py). What a choice is expected to lose at a point is the expected
-improvement of the best of the others (Jones et al., "Efficient Global Optimization of Expensive Black-Box
-Functions", 1998), here of logarithms of times: large where two are near each other and not known, nothing
-where one is far ahead or all are measured."""
+The model of a time is the predicted time multiplied by a factor. The factor is known at measured
+points, and less well known farther away (smooth.py). The expected loss of a choice at a point is
+the expected improvement by the best other algorithm (Jones et al., "Efficient Global Optimization
+of Expensive Black-Box Functions", 1998), in logarithms of times. It is large if two algorithms are
+close to each other and not measured, and 0 if one is far ahead or all are measured."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,26 +17,26 @@ from topo_tune import tree
 from topo_tune.points import Where
 from topo_tune.smooth import Field, features
 
-AUTOS = ("auto", "topo_auto")  # which are others, chosen by the library
-# Of the logarithm of measured over predicted time, before anything is measured
+AUTOS = ("auto", "topo_auto")  # names under which the library chooses one of the other algorithms
+# Standard deviation of log(measured / predicted time) before anything is measured
 SIGMA = 0.35
 SIGMA_UNPREDICTED = 0.5
 NOISE = 0.05
-MOST_SIZES = 6  # a launch
-MOST_ALGORITHMS = 6  # beside AUTOS
-CONFIRM = 1e3  # first what seems to contradict the predictions
-LAUNCH_SECONDS = 2.0  # without what is timed
-CALLS = 8  # at least, timed or not, of each algorithm and size
-VARIANT = 0.05  # a size: what is expected of another value of a parameter
-VALUES = {"segment_bytes": (8192, 131072), "k": (4, 8)}  # other than the default
-LONG = 16384  # from here on segments matter
+MOST_SIZES = 6  # sizes in a launch
+MOST_ALGORITHMS = 6  # algorithms in a launch, in addition to AUTOS
+CONFIRM = 1e3  # value of a launch that confirms a contradiction to predictions: it comes first
+LAUNCH_SECONDS = 2.0  # time of a launch without the measured calls
+CALLS = 8  # least number of calls of an algorithm at a size, timed or not
+VARIANT = 0.05  # expected gain of another value of a parameter, for each size
+VALUES = {"segment_bytes": (8192, 131072), "k": (4, 8)}  # values to try, besides the default
+LONG = 16384  # least bytes for which segments matter
 
 Predict = Callable[[str, Sequence[str], int], Mapping[str, float]]
 
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """What one launch can measure: a collective on some ranks, placed so."""
+    """The part of a launch that does not vary: a collective, its ranks, and their placement"""
 
     collective: str
     ranks: int
@@ -46,7 +46,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Request:
-    """A launch: `params`, as "k=4", are those of the algorithm `of`. value: what is learnt in a second."""
+    """A launch to do. `params`, such as "k=4", are parameters of the algorithm `of`. value:
+    expected gain for each second of the launch"""
 
     cell: Cell
     sizes: tuple[int, ...]
@@ -58,8 +59,8 @@ class Request:
 
 @dataclass
 class Beliefs:
-    """`algorithms` of each collective that the library has, with the parameters of each; `hosts` of the
-    ranks of a cell, as soon as they are known."""
+    """What is known of times. algorithms: {collective: {algorithm of the library: its parameters}}.
+    hosts: {cell: host of each rank}, if the cell was launched. times: measured microseconds."""
 
     predict: Predict
     algorithms: Mapping[str, Mapping[str, Sequence[str]]]
@@ -67,13 +68,14 @@ class Beliefs:
     hosts: Mapping[Cell, Sequence[str]]
     placements: Sequence[str]
     times: Mapping[tuple[Cell, int], Mapping[str, float]] = field(default_factory=dict)
-    failed: set[tuple[Cell, str]] = field(default_factory=set)  # what cannot be applied
+    failed: set[tuple[Cell, str]] = field(default_factory=set)  # algorithms that cannot be applied
 
     def where(self, cell: Cell, size: int) -> Where:
         return Where(len(set(self.hosts[cell])), cell.ranks, size, cell.placement)
 
     def priors(self, cell: Cell, size: int) -> dict[str, tuple[float, float]]:
-        """{algorithm: (log of its time, SIGMA)} before anything is measured."""
+        """{algorithm: (log of its time, standard deviation)} before anything is measured. An
+        algorithm without a prediction gets the mean of the others, and SIGMA_UNPREDICTED."""
         names = [
             n
             for n in self.algorithms[cell.collective]
@@ -89,7 +91,7 @@ class Beliefs:
         return {n: (logs[n], SIGMA) if n in logs else (middle, SIGMA_UNPREDICTED) for n in names}
 
     def fields(self, collective: str) -> dict[str, Field]:
-        """What measurements say of predictions, by algorithm."""
+        """{algorithm: Field of log(measured / predicted time)}"""
         seen: dict[str, list[tuple[Where, float, float]]] = {}
         for (cell, size), times in sorted(self.times.items()):
             if cell.collective == collective:
@@ -128,7 +130,8 @@ class Beliefs:
 
 
 def improvement(gap: float, sigma: float) -> float:
-    """Expected, of one that is believed to be longer by `gap`."""
+    """Expected improvement by an alternative whose expected log time is longer by `gap`, with the
+    standard deviation `sigma`"""
     if sigma < 1e-9:
         return max(-gap, 0.0)
     z = -gap / sigma
@@ -137,12 +140,12 @@ def improvement(gap: float, sigma: float) -> float:
 
 
 def seconds(logs: Iterable[float]) -> float:
-    """That the calls of a launch take, of algorithms and sizes that take so long."""
+    """Seconds of the calls of a launch; logs: log of the microseconds of each algorithm and size"""
     return sum(CALLS * math.exp(log) / 1e6 for log in logs)
 
 
 def request(beliefs: Beliefs, cell: Cell, fields: Mapping[str, Field]) -> Request:
-    """The launch of a cell that tells most in its time."""
+    """The launch of a cell with the largest expected gain for its time"""
     worth: dict[int, float] = {}
     gains: dict[int, dict[str, float]] = {}
     known = beliefs.at(cell, fields)
@@ -154,7 +157,7 @@ def request(beliefs: Beliefs, cell: Cell, fields: Mapping[str, Field]) -> Reques
             if name != first
         }
         worth[size] = max(gains[size].values(), default=0.0)
-        gains[size][first] = 1.0  # always among them
+        gains[size][first] = 1.0  # so that the best one is always launched
     share = LAUNCH_SECONDS / MOST_SIZES
     takes = {size: share + seconds(log for log, _ in of.values()) for size, of in known.items()}
     sizes = sorted(sorted(worth, key=lambda s: (-worth[s] / takes[s], s))[:MOST_SIZES])
@@ -166,12 +169,13 @@ def request(beliefs: Beliefs, cell: Cell, fields: Mapping[str, Field]) -> Reques
     time = LAUNCH_SECONDS + seconds(known[size][name][0] for size in sizes for name in names)
     value = sum(worth[size] for size in sizes) / time
     if tree.condition_on_size(cell.collective) is None:
-        value /= len(sizes)  # there is one decision for all
+        value /= len(sizes)  # one rule decides for all sizes
     return Request(cell, tuple(sizes), tuple(names), value)
 
 
 def variants(beliefs: Beliefs, cell: Cell) -> list[Request]:
-    """Launches of what was the fastest, with other parameters, of which each was launched once."""
+    """Launches of the fastest algorithms with other values of a parameter that were not launched
+    yet"""
     best: dict[str, list[int]] = {}
     for size in beliefs.sizes[cell.collective]:
         times = beliefs.times.get((cell, size), {})
@@ -200,9 +204,9 @@ def best_request(
     doubts: Mapping[Cell, tuple[set[int], set[str]]],
     repeats: Sequence[Request] = (),
 ) -> Request | None:
-    """The launch that is worth most. `doubts`: sizes and algorithms of cells that contradict
-    the predictions, and were not measured often enough to be sure. `repeats`: launches of what
-    contradicts itself."""
+    """The launch with the highest value. `doubts`: sizes and algorithms of cells that contradict
+    the predictions, and were not measured often enough to be sure. `repeats`: launches to repeat,
+    since earlier ones contradict each other."""
     requests = [
         r
         for r in repeats

@@ -1,7 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""site.json: the hosts of a site, their racks and the levels above, and what was measured between them.
+"""Reads site.json: the hosts of a site, their racks and the levels above, and measurements between
+them.
 
-The format is defined by site.schema.json; here is what a schema cannot say."""
+site.schema.json defines the format. This module checks what a schema cannot express."""
 
 import itertools
 import json
@@ -16,16 +17,16 @@ from topo_common.files import InputError
 from topo_common.text import HIDDEN, short
 
 SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.schema.json")
-MAX_NAME = 255  # bytes, of a host or a rack
-MAX_LEVELS = 7  # racks, and those above
-LEAST, MOST = 1e-6, 1e12  # of a number in a matrix, as in the schema
+MAX_NAME = 255  # bytes of the name of a host or a rack
+MAX_LEVELS = 7  # limit of levels, including racks
+LEAST, MOST = 1e-6, 1e12  # limits of a number in a matrix, as in the schema
 BY_HOST = ("latency_us", "bandwidth_mbps", "latency_spread", "bandwidth_spread")
 MATRICES = (*BY_HOST, *(f"rack_{key}" for key in BY_HOST))
 
 
 @dataclass
 class Level:
-    """The racks of a site, or groups of a level above."""
+    """A level of a site: racks, or the groups of a level above"""
 
     name: str
     groups: list[str]
@@ -35,7 +36,7 @@ class Level:
 
 @dataclass
 class Site:
-    """What a site.json says. Matrices are NaN where nothing was measured."""
+    """The content of a site.json. In matrices, NaN stands for pairs that were not measured."""
 
     hosts: list[str]
     levels: list[Level]  # racks first
@@ -44,15 +45,15 @@ class Site:
     # racks x racks, medians; check() computes them if they are not in the file
     rack_latency_us: np.ndarray = None  # type: ignore[assignment]
     rack_bandwidth_mbps: np.ndarray | None = None
-    # of the repetitions of each pair: interquartile range over median
+    # interquartile range over median of the repetitions of each pair
     latency_spread: np.ndarray | None = None
     bandwidth_spread: np.ndarray | None = None
     rack_latency_spread: np.ndarray | None = None
     rack_bandwidth_spread: np.ndarray | None = None
     rack_join_bytes: int | None = None  # as in the schema
-    costs: dict[str, float] = field(default_factory=dict)  # likewise
-    source: str = "given"  # of the racks
-    confidence: float = 1.0  # 0..1, of the racks
+    costs: dict[str, float] = field(default_factory=dict)  # as in the schema
+    source: str = "given"  # how the racks were found
+    confidence: float = 1.0  # in the racks, 0..1
     raw: dict = field(default_factory=dict)  # the file
 
     def older_keys(self) -> set[str]:
@@ -91,7 +92,8 @@ class Site:
         return result[1:]
 
     def grouping(self) -> dict[str, Any]:
-        """Format, and racks or levels, as a file has them: of format 1, where that can tell all."""
+        """The keys "format", and "racks" or "levels", of a site.json. Format 1, if it can hold all
+        levels."""
         if len(self.levels) == 1 and self.levels[0].uplink_mbps is None:
             table = {"names": self.rack_names, "of_host": self.rack_of_host.tolist()}
             return {"format": 1, "racks": table}
@@ -178,7 +180,8 @@ def _check_names(path: object, key: str, names: list[str]) -> None:
 def _level(
     path: object, where: str, table: dict[str, Any], names: str, of: str, below: int, member: str
 ) -> Level:
-    """Checks a table of groups, and indices of the group of each of `below` members."""
+    """A Level from a table with names of groups and the index of the group of each of `below`
+    members. Raises InputError."""
     groups, of_group = table[names], [int(group) for group in table[of]]
     _check_names(path, f"{where}.{names}", groups)
     if len(of_group) != below:
@@ -197,8 +200,8 @@ def _level(
 
 
 def rack_medians(matrix: np.ndarray, rack_of_host: np.ndarray, num_racks: int) -> np.ndarray:
-    """Racks x racks: the median of what was measured between hosts of the one and of the other, in
-    the unit of `matrix`; the diagonal without a host's way to itself; NaN where there is nothing."""
+    """Racks x racks: medians of `matrix` over the pairs of hosts of each pair of racks, in its
+    unit. Pairs of a host with itself do not count. NaN: no pair was measured."""
     known = np.isfinite(matrix) & ~np.eye(len(matrix), dtype=bool)
     cell = (rack_of_host[:, np.newaxis] * num_racks + rack_of_host)[known]
     values = matrix[known]
@@ -222,7 +225,7 @@ def within_and_between(rack_table: np.ndarray) -> tuple[float, float]:
 
 
 def _matrix(path: object, key: str, rows: Any) -> np.ndarray:
-    """A square array, NaN for 0, which says `not measured`."""
+    """The rows of a matrix as a square array, with NaN in place of 0, which means not measured"""
     where = f"$.{key}"
     if not isinstance(rows, list) or not rows:
         raise InputError(path, f"found {short(rows)}, expected a square matrix", where)
@@ -236,7 +239,7 @@ def _matrix(path: object, key: str, rows: Any) -> np.ndarray:
             )
             raise InputError(path, text, f"{where}[{i}]")
         for j, value in enumerate(row):
-            # within these limits sums, products and reciprocals are numbers, too
+            # within these limits, sums, products and reciprocals are finite
             if type(value) not in (int, float) or (value and not LEAST <= value <= MOST):
                 text = f"found {short(value)}, expected 0 or a number from {LEAST:g} to {MOST:g}"
                 raise InputError(path, text, f"{where}[{i}][{j}]")

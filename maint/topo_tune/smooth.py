@@ -1,12 +1,14 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What a few times tell about all others: Gaussian processes over size, hosts and ranks a host.
+"""Estimates from few times those at other points: Gaussian processes over size, hosts and ranks a
+host.
 
-Not times are smoothed but losses, time / time of the best algorithm at this point - 1: what all
-algorithms share, as the steps of protocols, falls out of them, they are flat where an algorithm is good,
-and what is expected of them is what is to be small. One above MOST_LOSS tells no more than that the
-algorithm is bad. Near a point a loss is that of its neighbours; far from all of them it grows to PRIOR,
-since an algorithm of which nothing is known is likelier bad than good. Half of the variance comes on
-top: of two that seem alike the one that is better known."""
+Losses are smoothed instead of times. The loss of an algorithm at a point is its time over the time
+of the best algorithm there, minus 1. Effects that all algorithms share, such as protocols, cancel
+out. The loss is flat where an algorithm is good, and the expected loss is what a choice should
+minimise. A loss above MOST_LOSS only tells that the algorithm is bad, and is cut. Near measured
+points the estimate follows them. Far from them it goes to PRIOR, since an unknown algorithm is more
+likely bad than good. A score is the estimate plus RISK times its variance: of two algorithms with
+equal estimates, the one that is better known is chosen."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,15 +17,15 @@ import numpy as np
 
 from topo_tune.points import Point, Where
 
-# In powers of two: how far a point tells about others. Chosen, as PRIOR, NOISE and TREND, on PICO's public
-# data (losses at held-out sizes and numbers of nodes).
+# Length scale in powers of two of size, hosts and ranks a host. REACH, PRIOR, NOISE and TREND were
+# chosen to minimise losses at held-out sizes and numbers of nodes in PICO's public data.
 REACH = 3.0
-OTHER_PLACEMENT = 1.0  # as far as so many reaches
+OTHER_PLACEMENT = 1.0  # distance of two placements, in units of REACH
 MOST_LOSS = 1.0
 PRIOR = 1.0
 NOISE = 0.2
-TREND = 0.5  # of a straight line through all sizes, hosts and ranks a host
-SCALE = 5.0  # powers of two in which TREND is meant
+TREND = 0.5  # standard deviation of the slope of a linear trend, over SCALE powers of two
+SCALE = 5.0
 MIDDLE = 8.0
 RISK = 0.5
 
@@ -31,7 +33,7 @@ Features = np.ndarray
 
 
 class Field:
-    """Values at points, and what they tell of others."""
+    """A Gaussian process: values at some points, and estimates at others"""
 
     def __init__(
         self, at: Features, values: np.ndarray, prior: float, noise: float, amplitude: float = 1.0
@@ -47,7 +49,7 @@ class Field:
         return self.amplitude**2 * (near + trend)
 
     def __call__(self, at: Features) -> tuple[np.ndarray, np.ndarray]:
-        """(values, their variances)"""
+        """(estimated values at points, their variances)"""
         k = self._kernel(at, self.at)
         own = self.amplitude**2 * (
             1 + TREND**2 * (1 + (((at[:, :3] * REACH - MIDDLE) / SCALE) ** 2).sum(-1))
@@ -57,7 +59,8 @@ class Field:
 
 
 def features(where: Iterable[Where], placements: Sequence[str]) -> Features:
-    """A row for each: powers of two over REACH; and one axis for each placement."""
+    """Coordinates of each point: log2 of size, hosts and ranks a host, over REACH; one for each
+    placement"""
     rows = []
     for w in where:
         numbers = (max(w.num_bytes, 1), w.hosts, w.ranks / w.hosts)
@@ -67,7 +70,7 @@ def features(where: Iterable[Where], placements: Sequence[str]) -> Features:
 
 
 def ratios(points: Iterable[Point]) -> dict[Where, dict[str, float]]:
-    """{where: {algorithm: time over that of the best}}; of one collective on one site."""
+    """{where: {algorithm: time over that of the best}}, for points of one collective on one site"""
     found: dict[Where, dict[str, float]] = {}
     for p in points:
         found.setdefault(p.where, {})[p.algorithm] = p.time_us
@@ -75,7 +78,7 @@ def ratios(points: Iterable[Point]) -> dict[Where, dict[str, float]]:
 
 
 class Surface:
-    """Of each algorithm of a collective the loss, anywhere."""
+    """Estimates of the loss of each algorithm of a collective at any point"""
 
     def __init__(self, measured: dict[Where, dict[str, float]]) -> None:
         self.placements = sorted({w.placement for w in measured})
@@ -94,7 +97,7 @@ class Surface:
         }
 
     def scores(self, where: Sequence[Where]) -> list[dict[str, float]]:
-        """For each of `where` {algorithm: the less, the better}."""
+        """For each of `where`, {algorithm: its score}; a lower score is better."""
         at = features(where, self.placements)
         found: list[dict[str, float]] = [{} for _ in where]
         for name, field in self._fields.items():
@@ -105,6 +108,6 @@ class Surface:
 
 
 def best(scores: dict[str, float], among: Iterable[str] | None = None) -> str:
-    """The name with the least score."""
+    """The name with the least score, only of `among` if that is given; "" if there is none"""
     names = sorted(scores if among is None else set(among) & set(scores))
     return min(names, key=lambda name: scores[name]) if names else ""

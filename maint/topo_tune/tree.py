@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Choices for measured ranks and sizes as conditions of a tuning file."""
+"""Turns choices for measured ranks and sizes into conditions of a tuning file."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from topo_tune.grammar import Tree
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm, with parameters as in a tuning file ("segment_bytes=8192"), for calls of `ranks` ranks,
-    at most `ppn` a host, of `low` to `high` bytes as topo-bench counts them. `loss`: the longest time
-    over that of the best, where both were measured; `gain`: the time of what would run else over its
-    own, a mean. `reason`: in words."""
+    """An algorithm, with parameters as in a tuning file ("segment_bytes=8192"), for calls of
+    `ranks` ranks, at most `ppn` a host, and of `low` to `high` bytes as topo-bench counts them.
+    loss: largest ratio of its time to the best time, where both were measured. gain: mean ratio of
+    the time of the default to its time. reason: a text."""
 
     collective: str
     ppn: int
@@ -46,14 +46,15 @@ class Choice:
 
 
 def condition_on_size(collective: str) -> str | None:
-    """None: no size that all ranks know, so that one rule is for all."""
+    """The condition on the size for a collective. None: all ranks know no size, so one rule is for
+    all sizes."""
     name = rules.SIZE.get(collective, "total_msg_size")
     return name if name and collective in (grammar.CONDITIONS[name] or ()) else None
 
 
 def leaf(choice: Choice, version: str) -> Tree:
-    """Of "auto", as topo-bench calls it, what leaves the call to MPICH. Raises ValueError where this MPICH has
-    no such algorithm."""
+    """The leaf of a choice. "auto", a name of topo-bench, leaves the call to MPICH. Raises
+    ValueError if this MPICH does not have the algorithm."""
     if choice.algorithm == "auto":
         return {}
     name = grammar.full_name(choice.collective, choice.algorithm)
@@ -69,8 +70,8 @@ def leaf(choice: Choice, version: str) -> Tree:
 def make(choices: Sequence[Choice], version: str, default: Tree | None = None) -> Tree:
     """The conditions for one collective on intracommunicators, below "comm_type=intra".
 
-    With a `default`, choices hold from half of what was measured to twice as much, and all else has
-    that; without one the outermost hold for what is beyond them, too."""
+    With a `default`, a choice holds from half of its measured values to twice as much, and the
+    default everywhere else. Without one, the outermost choices also hold beyond them."""
     by_ppn = {}
     for ppn, of_ppn in itertools.groupby(sorted(choices, key=_order), key=lambda c: c.ppn):
         of_ranks = []
@@ -100,9 +101,9 @@ def _ranges(name: str, values: list[tuple[int, Tree]], default: Tree | None) -> 
 
 
 def _spans(name: str, spans: list[tuple[int, int, Tree]], default: Tree | None) -> Tree:
-    """{"NAME<=N": tree, ...}, of trees from one value to another, by rising values."""
-    steps: list[tuple[int, Tree]] = []  # up to which value
-    last = 0  # up to here all is said
+    """{"NAME<=N": tree, ...} from spans (low, high, tree), which are sorted by their values"""
+    steps: list[tuple[int, Tree]] = []  # (upper limit, tree)
+    last = 0  # the steps so far reach up to this value
     for i, (low, high, tree) in enumerate(spans):
         after = spans[i + 1][0] if i + 1 < len(spans) else None
         if default is not None and low // 2 > last:
