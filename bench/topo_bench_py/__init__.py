@@ -2,10 +2,11 @@
 """Compares collectives by algorithm, message size, placement and setting, on a real MPI.
 
 How it measures.  topo-bench-mpi (topo_bench.c) times the algorithms of one launch in turns, checks
-every byte, and prints every sample.  What differs by more than an algorithm - CVARs in the
-environment ("--setting"), another MPI library ("--library") - needs launches of its own; these are
-interleaved too: --rounds times each, in an order that turns round every time (A B, B A, ...). All
-begin with the same environment: ours, without what steers collectives (settings.py).
+every byte, and prints every sample.  Settings that differ by more than the algorithm, that is by
+CVARs in the environment ("--setting") or by the MPI library ("--library"), need separate launches.
+These take turns, too: --rounds times each, in an order that is reversed every time (A B, B A, ...).
+All start with the environment of topo-bench, without variables that steer collectives
+(settings.py).
 
 Studies (plans.py, study.py) launch all combinations of a plan, `launches` times each in an order that
 is drawn anew for each round of launches; report.py makes a page of them.
@@ -20,7 +21,7 @@ What it reports.  For each series (setting, algorithm) and size, over the sample
                          from launch to launch; samples of one launch are drawn in pairs
   bound_us               see bounds.py; needs a known cluster; background traffic is not in it
   selected               what ran: calls on rank 0 by algorithm, as the library counts them
-  background_*_mbps      with --background: what the hosts beside those that are measured sent each
-                         other, in the second before a size (alone) and while it was measured
-                         (during); one figure a setting and size, since algorithms take turns
+  background_*_mbps      with --background: rate between the hosts that make traffic, in the second
+                         before a size (alone) and while it was measured (during); one value for
+                         each setting and size, since algorithms take turns
 """

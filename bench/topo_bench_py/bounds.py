@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The time that links, and latency and gap of messages, allow."""
+"""Lower bounds of the time of a collective, by links, and by latency and gap of messages."""
 
 import math
 import os
@@ -19,7 +19,7 @@ BURST_MARGIN = 1.1
 
 @dataclass(frozen=True)
 class Uplinks:
-    """Of the groups of a level: one each."""
+    """The uplinks of a level: one for each group"""
 
     group_of_host: Mapping[str, Any]
     mbps_of_group: Mapping[Any, float | None]
@@ -27,13 +27,13 @@ class Uplinks:
 
 @dataclass(frozen=True)
 class Links:
-    """Levels of full-duplex links: one a host, one a rack, and one a group of each level above; `uplinks`
-    has the levels whose groups differ in their rates. A rate of None is not known. After a pause a
-    link may let burst_bytes pass at once, as a token bucket does, before its rate counts.
+    """The full-duplex links of a site: one for each host, rack and group of each level above. A
+    rate of None is not known. uplinks: levels whose groups have different rates. burst_bytes: bytes
+    that a link may let pass at once after a pause, before its rate applies, as a token bucket does.
 
-    latency_us: the least time of a message between two hosts; None: not known. latencies: the same for
-    each level from racks on, between hosts of different groups, with the group of each host. gap_us:
-    from message to message of a host."""
+    latency_us: least time of a message between two hosts; None: not known. latencies: for each
+    level from racks on, the group of each host, and the least time between hosts of different
+    groups. gap_us: least time between two messages of a host."""
 
     rack_of_host: dict[str, Any]
     host_mbps: float | None
@@ -66,17 +66,16 @@ def bound_us(
     root: int = 0,
     counts: dict[str, Any] | None = None,
 ) -> float | None:
-    """No algorithm can be faster than this, in microseconds; None if nothing is known, or where the
-    links let all pass at once.
+    """Microseconds that no algorithm can beat; None if nothing is known, or if the links let all
+    bytes pass at once.
 
-    b: the size as topo-bench-mpi defines it for the collective. counts: where blocks are not all of b
-    bytes, the hosts and what goes from each to each.
+    b: the size as topo-bench-mpi defines it for the collective. counts: if not all blocks have b
+    bytes, the hosts and the bytes from each host to each host.
 
-    The greater of two bounds. Messages: all hosts learn something of one of them, or of all, which no
-    schedule does sooner than a tree (latency_bound.h). Links: what has to cross the link of a host, a
-    rack or a group above, beyond a burst, over its rate (link_bound.h). That counts payload only: no
-    headers, no latency, no processor.
-    """
+    The bound is the greater of two. Messages: all hosts learn data of one host or of all hosts; the
+    fastest schedule for that is a tree (latency_bound.h). Links: the bytes that must cross the link
+    of a host, a rack or a group above, without a burst, over its rate (link_bound.h). They are
+    payload only: no headers, no latency, no processor time."""
     of_all: list[tuple[Mapping[str, Any], Callable[[Any], float | None]]] = [
         ({host: host for host in host_of_rank}, lambda _: links.host_mbps),
         (links.rack_of_host, lambda _: links.uplink_mbps),
@@ -106,7 +105,7 @@ def bound_us(
 
 
 def bound_of_messages_us(host_of_rank: Sequence[str], links: Links, root: int) -> float:
-    """For each level, the root's group beside all others"""
+    """The bound by messages: at each level, for the root's group and all other groups"""
     hosts = set(host_of_rank)
     near = links.latency_us
     if near is None or len(hosts) == 1:
@@ -130,12 +129,12 @@ def parse_rate(text: str) -> float:
 def links_of_site(
     path: str | os.PathLike[str], host_mbps: float | None, uplink_mbps: float | None
 ) -> Links:
-    """Racks and the levels above from a site.json; where no rate is given, the fastest pair of hosts
-    tells that of the host links, and `uplink_mbps` of the file, if it is there, those of uplinks.
+    """Links of a site.json. If host_mbps is not given, it is the rate of the fastest pair of hosts.
+    If uplink_mbps is not given, it is the file's `uplink_mbps`, if there is one.
 
-    What topo-pingpong found of uplinks is no bound: more may go over them. Without a rate, only hosts
-    bound. What was measured inside a host, on the diagonal, went over no link. The burst is that of `costs`,
-    and a tenth more, since it was measured, too.
+    The rates of uplinks that topo-pingpong measured are no bounds, since links may be faster. If no
+    rate of uplinks is known, only host links limit. The diagonal does not count: messages inside a
+    host use no link. The burst is that of `costs`, plus a tenth as a margin, since it was measured.
     """
     what = site.load(path)
     racks = dict(zip(what.hosts, what.rack_of_host.tolist(), strict=True))
@@ -155,11 +154,11 @@ def links_of_site(
 
 
 def latencies_of_site(what: site.Site) -> dict[str, Any]:
-    """Those of `Links`: the least that was measured."""
+    """latency_us and latencies for `Links`: the least measured latencies"""
     of = what.groups_of_host
 
     def least(differ: np.ndarray) -> float | None:
-        """Between hosts for which this holds"""
+        """The least latency between hosts for which differ[host, host] holds"""
         us = what.latency_us
         if us is None:
             assert what.rack_latency_us is not None

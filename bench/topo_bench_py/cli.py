@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The commands."""
+"""The commands of topo-bench; study and report are in commands.py."""
 
 import contextlib
 import re
@@ -70,8 +70,8 @@ def parse_settings(settings: tuple[str, ...], libraries: tuple[str, ...]) -> tup
 
 
 def shown(show: Callable[[], None], outputs: Outputs) -> None:
-    """Show results on standard output, after they have been written. Where it is lost, the files
-    are not."""
+    """Show results on standard output, after they have been written to files. If standard output
+    fails, the error says which files there are."""
     try:
         show()
         click.echo(nl=False)  # flush
@@ -365,7 +365,7 @@ def run(
 
 
 def read_results(paths: tuple[str, ...]) -> dict[str, Result]:
-    """By path; says which are not complete."""
+    """{path: result}; prints a note for each result that is not complete."""
     results = {path: read_result(path) for path in paths}
     for path, result in results.items():
         if not result.get("complete", True):
@@ -451,7 +451,7 @@ def suite(
     bench = find_bench(program)
     todo = [SuiteRun(*each, values, seed, bench) for each in chosen if each[-1]]
     runs: list[SuiteRun] = []
-    lost: Failure | OSError | None = None  # standard output; the cases are still worth having
+    lost: Failure | OSError | None = None  # error of standard output; the other cases still run
     for each in todo:
         runs.append(each)
         try:

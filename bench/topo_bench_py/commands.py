@@ -130,7 +130,7 @@ def study(
 
 
 def check_slots(run: Study, options: str, cluster: str | None) -> None:
-    """Whether a virtual cluster takes the ranks of a study. Raises UsageError."""
+    """Raises UsageError if a virtual cluster has too few slots for the ranks of a study."""
     ranks = max(cell.ranks for cell in run.cells)
     of = [cluster] if cluster else split_words("vcluster", options)
     for placement in run.mappings:
@@ -152,15 +152,15 @@ def measure(
     else:
         on_site = contextlib.nullcontext(launcher_site(launch_command, links))
     try:
-        run.prepare()  # before a cluster is raised
+        run.prepare()  # check the plan before a cluster is raised
         if launch_command is None and not cluster:
-            files.write(run.folder / "cluster", own_cluster())  # for who cleans up after a kill
+            files.write(run.folder / "cluster", own_cluster())  # for a clean-up after a kill
         with progress_bar("topo-bench", remaining=True) as progress, on_site as site:
             run.site = site
             if site.cluster:
                 run.check_slots(site)
                 run.measure_topology(site, progress)
-                run.prepare()  # now with the topology
+                run.prepare()  # check again, now with the topology
             run.run(site, progress)
     except (Failure, KeyboardInterrupt, SystemExit) as error:
         if isinstance(error, InputError) or not run.cells:

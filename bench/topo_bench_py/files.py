@@ -31,7 +31,8 @@ def read_schema(name: str) -> dict[str, Any]:
 
 
 def read_result(path: str | os.PathLike[str]) -> Result:
-    """A file that run or suite wrote, and that has records. Raises InputError."""
+    """The result in a file that `run` or `suite` wrote. Raises InputError, also if it has no
+    records."""
     result: Result = files.read_json(path)
     schema.check(result, read_schema("result"), path)
     for i, r in enumerate(result["records"]):
@@ -43,7 +44,7 @@ def read_result(path: str | os.PathLike[str]) -> Result:
 
 
 def check_output(path: str) -> None:
-    """Before hours of measuring, not after."""
+    """Raises an error if the file cannot be written. Called before hours of measuring."""
     if Path(path).suffix not in (".json", ".csv"):
         raise click.UsageError(f"--output {path}: the name must end in .json or .csv")
     files.check_target(path)
@@ -68,25 +69,25 @@ def as_csv(result: Result) -> str:
 
 
 def as_json(result: Result) -> str:
-    """One record a line: readable, and diff shows what differs."""
+    """JSON with one record a line, so that people can read it and diff shows differences."""
     head = json.dumps({k: v for k, v in result.items() if k != "records"}, indent=1)[:-2]
     rows = ",\n  ".join(json.dumps(record, allow_nan=False) for record in result["records"])
     return f'{head},\n "records": [\n  {rows}\n ]\n}}\n'
 
 
 class Outputs:
-    """The files of -o. They are written again and again, so that nothing is lost that has been
-    measured; a file that cannot be written is no reason to stop, and is told at the end."""
+    """The files of -o. They are written again and again, so that no measurement is lost. If a file
+    cannot be written, measuring goes on, and check() raises the error at the end."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         for path in paths:
             check_output(path)
         self.paths = paths
-        self.holds: dict[str, str] = {}  # of those that have been written, in words
+        self.holds: dict[str, str] = {}  # {path of a written file: its content in words}
         self.errors: dict[str, str] = {}
 
     def write(self, result: Result, missing: str = "") -> None:
-        """missing: what the result has not, in words."""
+        """Write the result to all files. missing: what the result lacks, in words"""
         num = len(result["records"])
         if not num:
             return
@@ -103,7 +104,7 @@ class Outputs:
                 self.holds[path] = counted(num, "record") + missing
 
     def summary(self) -> str:
-        """What is there, in words."""
+        """A text that says which files hold which results"""
         paths: dict[str, list[str]] = {}
         for path, words in self.holds.items():
             paths.setdefault(words, []).append(path)
@@ -111,13 +112,14 @@ class Outputs:
         return "; ".join(there) or files.NOTHING
 
     def check(self) -> None:
-        """Raises the first error."""
+        """Raises the first error of write()."""
         for text in self.errors.values():
             raise Failure(text)
 
 
 def ended(error: BaseException, summary: str) -> NoReturn:
-    """Raise what ended a measurement, with what there is of it."""
+    """Raise a Failure for the error that ended a measurement. summary: what there is of the
+    results"""
     if isinstance(error, KeyboardInterrupt):
         raise Failure(f"interrupted; {summary}", INTERRUPTED) from None
     if isinstance(error, SystemExit) and isinstance(error.code, int):  # SIGTERM

@@ -13,10 +13,11 @@ from .files import Record
 
 @dataclass
 class Fit:
-    """Coefficients by name, how much of the variance they explain, of how many points."""
+    """A regression: coefficients by name, share of the variance that they explain, number of
+    points"""
 
     coefficients: dict[str, float]
-    errors: dict[str, float]  # standard errors; none where no point is left over
+    errors: dict[str, float]  # standard errors; empty with only as many points
     r2: float
     points: int
     covariance: Any = None  # of the coefficients, in their order
@@ -24,8 +25,8 @@ class Fit:
 
 
 def least_squares(y: Any, columns: dict[str, Any]) -> Fit | None:
-    """y = intercept + sum of coefficient * column; None where the points cannot tell: fewer than
-    coefficients, or columns that say the same."""
+    """The fit y = intercept + sum of coefficient * column. None if there are fewer points than
+    coefficients, or if columns depend on each other."""
     x = np.column_stack([np.ones(len(y)), *columns.values()])
     if len(y) < x.shape[1] or np.linalg.matrix_rank(x) < x.shape[1]:
         return None
@@ -44,7 +45,7 @@ def least_squares(y: Any, columns: dict[str, Any]) -> Fit | None:
 
 
 def log_latency(records: Sequence[Record]) -> Fit | None:
-    """log(latency in us) on log(bytes) and ranks, natural logarithms."""
+    """Fit of log(latency in us) to log(bytes) and ranks, with natural logarithms"""
     rows = [r for r in records if r["bytes"] > 0]
     y = [math.log(r["median_us"]) for r in rows]
     columns = {
@@ -55,7 +56,8 @@ def log_latency(records: Sequence[Record]) -> Fit | None:
 
 
 def by_ranks(ranks: Sequence[float], us: Sequence[float], knots: Sequence[float]) -> dict[str, Fit]:
-    """Latency against ranks: linear, piecewise linear with knots, logarithmic."""
+    """Fits of the latency to the number of ranks: linear, piecewise linear with knots,
+    logarithmic"""
     p = np.asarray(ranks, dtype=float)
     inner = [k for k in knots if p.min() < k < p.max()] if len(p) else []
     pieces = {"ranks": p} | {f"ranks over {k:g}": np.maximum(p - k, 0) for k in inner}
@@ -71,7 +73,7 @@ def by_ranks(ranks: Sequence[float], us: Sequence[float], knots: Sequence[float]
 
 
 def slopes(fit: Fit) -> tuple[list[float], list[float]]:
-    """Of a piecewise fit between its knots; and their standard errors, where these are known."""
+    """(slopes of a piecewise fit between its knots, their standard errors if known)"""
     values = list(fit.coefficients.values())[1:]
     sums = np.tril(np.ones((len(values), len(values))))
     found = [float(x) for x in sums @ values]
@@ -82,7 +84,7 @@ def slopes(fit: Fit) -> tuple[list[float], list[float]]:
 
 
 def adjusted_r2(fit: Fit) -> float | None:
-    """R2 for as many coefficients; None where no point is left over."""
+    """R2 adjusted for the number of coefficients; None if there are only as many points"""
     free = fit.points - len(fit.coefficients)
     return 1 - (1 - fit.r2) * (fit.points - 1) / free if free > 0 else None
 
@@ -96,14 +98,15 @@ class Hockney:
     r2: float = 1.0
 
     def row(self, sends: int, m: float) -> float:
-        """So many messages of a rank, one after the other."""
+        """Microseconds of `sends` messages of m bytes from one rank, one after the other"""
         return sends * (self.alpha + m * self.beta)
 
 
 @dataclass(frozen=True)
 class LogGP:
-    """A message of m bytes takes latency + 2 overhead + (m - 1) * gap_byte microseconds; the next one of
-    the same rank begins when gap, or what its bytes take, is over."""
+    """A message of m bytes takes latency + 2 overhead + (m - 1) * gap_byte microseconds. The next
+    message of the same rank begins after the gap, or after the time of the bytes if that is
+    longer."""
 
     latency: float
     overhead: float
@@ -121,8 +124,8 @@ Model = TypeVar("Model", Hockney, LogGP)
 
 @dataclass(frozen=True)
 class Pieces(Generic[Model]):
-    """Models of messages, each of those up to so many bytes; of the last one: infinity. A message takes no
-    less than the longest ones that an earlier model is of."""
+    """Models of messages by length: each part is (largest number of bytes, model), the last one for
+    infinity. A message takes at least as long as the longest message of each earlier part."""
 
     parts: tuple[tuple[float, Model], ...]
 
@@ -138,8 +141,9 @@ class Pieces(Generic[Model]):
 def hockney(
     sizes: Sequence[float] | np.ndarray, us: Sequence[float] | np.ndarray, is_first: bool = True
 ) -> Hockney | None:
-    """From the ping-pong: least squares of log(time), so that short messages count as long ones do. R2
-    is that of log(time). Only where the shortest messages are among them alpha is a time."""
+    """Hockney's model from a ping-pong: least squares of log(time), so that short messages count as
+    much as long ones. R2 is that of log(time). is_first: whether the shortest messages are
+    included; otherwise alpha is no time, and may be negative."""
     from scipy import optimize  # type: ignore[import-untyped]
 
     if len(set(sizes)) < 2:
@@ -162,13 +166,14 @@ def hockney(
     return Hockney(alpha, beta if best.x[1] > 1e-6 else 0.0, r2)
 
 
-LEAST_SIZES = 3  # of a piece
-SAME = 0.01  # a typical error of less is none
+LEAST_SIZES = 3  # sizes in a piece
+SAME = 0.01  # a smaller typical error counts as this
 
 
 def hockney_pieces(sizes: Sequence[float], us: Sequence[float]) -> Pieces[Hockney] | None:
-    """One, or two where that tells more (Schwarz's criterion): a protocol that switches, or links that
-    let the beginning of a message through faster, make long messages another kind."""
+    """One piece, or two if Schwarz's criterion prefers them. Long messages may follow another
+    model, because the protocol changes, or because links let the beginning of a message pass
+    faster."""
     whole = hockney(sizes, us)
     if whole is None:
         return None
@@ -191,9 +196,9 @@ def hockney_pieces(sizes: Sequence[float], us: Sequence[float]) -> Pieces[Hockne
 
 
 def loggp(pingpong: Pieces[Hockney], sent_us: float, gap_us: float) -> Pieces[LogGP]:
-    """From the ping-pong, and of a stream of the shortest messages what one takes its sender, and
-    what it takes in all. A sender may be held up by a buffer that is full: an overhead is at most half
-    of the latency."""
+    """LogGP's models from a ping-pong and a stream of the shortest messages. sent_us: time of the
+    sender for a message; gap_us: time from message to message. A full buffer may delay the sender,
+    so the overhead is at most half of the latency."""
     overhead = min(sent_us, pingpong.parts[0][1].alpha / 2)
     return Pieces(
         tuple(
@@ -203,7 +208,8 @@ def loggp(pingpong: Pieces[Hockney], sent_us: float, gap_us: float) -> Pieces[Lo
     )
 
 
-# ---- what algorithms send: rounds of (how often, messages of a rank in a row, bytes of each) ----
+# ---- messages of algorithms: Round = (repetitions, messages of a rank in a row, bytes of each)
+# ----
 
 Round = tuple[float, int, float]
 SEGMENT = 32768  # MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES
@@ -232,12 +238,12 @@ def _flat(p: int, m: float) -> list[Round]:
 
 
 def _doubling(p: int, m: float) -> list[Round]:
-    """Each round twice as much, in all m for each other rank."""
+    """Rounds whose messages double in length; in all, m bytes for each other rank"""
     return [(1, 1, min(2**k, p - 2**k) * m) for k in range(_log(p))]
 
 
 def _exchange(p: int, m: float) -> list[Round]:
-    """Two more rounds where ranks are left over."""
+    """Rounds of recursive doubling with m bytes, and two more if p is no power of two"""
     return [(_log(p) if p & (p - 1) == 0 else _log(p) + 1, 1, m)]
 
 
@@ -294,8 +300,8 @@ ROUNDS = {
 
 
 def predicted_us(model: Hockney | LogGP | Pieces[Any], record: Record) -> float | None:
-    """By what the algorithm is in textbooks: on a network without racks, hosts and shared links. None
-    where no formula is known, or no message is sent."""
+    """Time by the textbook formula of the algorithm, for a network without racks, hosts and shared
+    links. None if no formula is known, or if no message is sent."""
     rounds = ROUNDS.get((record["collective"], record["algorithm"]))
     if rounds is None or record["ranks"] < 2:
         return None
@@ -308,8 +314,8 @@ def predicted_us(model: Hockney | LogGP | Pieces[Any], record: Record) -> float 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of two algorithms in the same launches: the ratio of their medians, with what launches differ by
-    in its interval."""
+    """Comparison of two algorithms in the same launches: ratio of their medians, with an interval
+    that includes the differences from launch to launch"""
 
     ratio: float
     low: float
@@ -320,7 +326,7 @@ class Difference:
 def logs_of_launches(
     ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]
 ) -> list[float]:
-    """Of the ratio of medians, for each launch that has both."""
+    """The log of the ratio of medians, for each launch that has both algorithms"""
     both = [pair for pair in zip(ours, theirs, strict=False) if all(map(len, pair))]
     return [math.log(np.median(a) / np.median(b)) for a, b in both]
 
@@ -330,16 +336,17 @@ MOST_FREEDOM = 10.0
 
 @dataclass(frozen=True)
 class Spread:
-    """What launches differ by in most cases: a variance, worth so many degrees of freedom."""
+    """The usual variance between launches, and how many degrees of freedom it is worth"""
 
     variance: float
     freedom: float
 
 
 def common_spread(cases: Sequence[Sequence[float]]) -> Spread | None:
-    """Of the logarithms of each case. A few launches tell little of their own variance, many cases tell
-    what variances are like: Smyth, "Linear models and empirical Bayes methods for assessing differential
-    expression in microarray experiments" (2004), section 6.2. None with fewer than three cases."""
+    """The Spread of the logarithms of all cases. The few launches of one case estimate their
+    variance badly, but many cases show the distribution of variances: Smyth, "Linear models and
+    empirical Bayes methods for assessing differential expression in microarray experiments" (2004),
+    section 6.2. None with fewer than three cases."""
     from scipy.optimize import brentq  # type: ignore[import-untyped]
     from scipy.special import digamma, polygamma  # type: ignore[import-untyped]
 
@@ -353,15 +360,15 @@ def common_spread(cases: Sequence[Sequence[float]]) -> Spread | None:
     logs = np.log(np.maximum(variances, 1e-5 * np.median(variances)))
     logs += np.log(half) - digamma(half)
     more = float(np.var(logs, ddof=1) - np.mean(polygamma(1, half)))
-    # no more than the variances of so few launches differ by anyway, if all are of one: not believed
+    # never take variances for equal: their estimates from few launches would differ anyway
     least = float(polygamma(1, MOST_FREEDOM / 2))
     prior = float(brentq(lambda x: polygamma(1, x) - max(more, least), 1e-9, 1e9))
     return Spread(float(np.exp(np.mean(logs) + digamma(prior) - math.log(prior))), 2 * prior)
 
 
 def over_launches(logs: Sequence[float], spread: Spread | None = None) -> Difference | None:
-    """By the t test of pairs, on the logarithms of ratios of each launch, whose variance is that of these
-    and of the spread together; None with fewer than two."""
+    """The Difference by a paired t test on the log ratios of each launch. The variance is that of
+    `logs` combined with `spread`. None with fewer than two launches."""
     from scipy import special
 
     n = len(logs)
@@ -379,13 +386,13 @@ def over_launches(logs: Sequence[float], spread: Spread | None = None) -> Differ
         return Difference(math.exp(mean), math.exp(mean), math.exp(mean), 0.0 if mean else 1.0)
     half = float(special.stdtrit(freedom, 0.975)) * error  # of Student's t distribution
     p = float(2 * special.stdtr(freedom, -abs(mean) / error))
-    limit = 700  # of exp()
+    limit = 700  # exp() of more overflows
     low, high = (math.exp(min(max(x, -limit), limit)) for x in (mean - half, mean + half))
     return Difference(math.exp(mean), low, high, p)
 
 
 def adjusted(p: Sequence[float]) -> list[float]:
-    """P values for as many questions at once (Benjamini and Hochberg)."""
+    """P values adjusted for multiple tests (Benjamini and Hochberg)"""
     order = np.argsort(p)[::-1]
     scaled = np.asarray(p)[order] * len(p) / np.arange(len(p), 0, -1)
     found = np.empty(len(p))

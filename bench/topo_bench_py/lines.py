@@ -1,5 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The lines that topo-bench-mpi prints, as files of launches keep them. Each is a JSON object with a type."""
+"""Reads the lines that topo-bench-mpi prints, also from files. Each is a JSON object with a
+type."""
 
 import contextlib
 import json
@@ -13,7 +14,7 @@ from topo_common.text import short
 Line = dict[str, Any]
 Check = Callable[[Any], bool]
 
-MOST = 1e15  # of a number: a time in microseconds, calls, bytes
+MOST = 1e15  # limit of a number: microseconds, calls, or bytes
 
 
 def is_text(value: Any) -> bool:
@@ -21,7 +22,7 @@ def is_text(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Of a time, or the like; not NaN, which compares with nothing"""
+    """Whether a value is a valid time or count. NaN is not, since comparisons with it are false."""
     return type(value) in (int, float) and 0 <= value < MOST
 
 
@@ -43,10 +44,10 @@ def is_table_of(check: Check) -> Check:
 
 NUMBERS, SOME_NUMBERS = is_list_of(is_number), is_some(is_number)
 TEXTS, SOME_TEXTS = is_list_of(is_text), is_some(is_text)
-# type: what is read of such a line; with ? it may lack
+# {type of a line: {key: check of its value}}; a key that ends in ? may be missing
 KEYS: dict[str, dict[str, Check]] = {
     "cvars": {"steers_collectives": is_table_of(lambda value: isinstance(value, bool))},
-    # of --dry-run, which knows no ranks
+    # printed by --dry-run, which does not know the ranks
     "asked": {
         "library": is_text,
         "library_path": is_text,
@@ -81,12 +82,12 @@ KEYS: dict[str, dict[str, Check]] = {
         ("calls_alone", "seconds_alone", "calls_during", "seconds_during"), is_number
     ),
     "failed": {"algorithm": is_text, "bytes": is_count, "why": is_text},
-    "broken": {"why": is_text},  # ours, of a launch that did not come to its end
+    "broken": {"why": is_text},  # written by topo-bench for a launch that did not end well
 }
 
 
 def wrong(line: Line, kind: str = "") -> str:
-    """What a line has that none of ours has, in words; nothing where it is as it should be."""
+    """The error in a line, in words; "" if there is none"""
     kind = kind or str(line["type"])
     for key, check in KEYS.get(kind, {}).items():
         name = key.removesuffix("?")
@@ -106,7 +107,8 @@ def wrong(line: Line, kind: str = "") -> str:
 
 
 def read(text: str) -> Iterator[Line]:
-    """The lines of a file. What is no object with a type ends it: it was cut off."""
+    """The lines of a file, up to the first that is no JSON object with a type: there it was cut
+    off."""
     with contextlib.suppress(ValueError, RecursionError):
         for each in text.splitlines():
             line = json.loads(each)
@@ -116,7 +118,7 @@ def read(text: str) -> Iterator[Line]:
 
 
 def good(text: str) -> Line | None:
-    """A line that was printed; None where it is not as it should be: it was cut."""
+    """A printed line, parsed; None if it is wrong, since it was cut off"""
     try:
         line = files.parse_json(text, "")
     except InputError:
@@ -126,8 +128,8 @@ def good(text: str) -> Line | None:
 
 
 def answer(program: str, printed: list[str], kind: str, status: int) -> Line:
-    """The line of a kind that `program` has printed when it was asked. Raises a Failure with `status`
-    where that is not topo-bench-mpi."""
+    """The last line that `program` printed, which must be of `kind`. Raises a Failure with `status`
+    if it is not, since the program is not topo-bench-mpi."""
     with contextlib.suppress(IndexError, InputError):
         line = files.parse_json(printed[-1], program)
         if isinstance(line, dict) and not wrong(line, kind):

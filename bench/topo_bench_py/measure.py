@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What is launched, in which order, and the records that come out of it."""
+"""Launches topo-bench-mpi for all settings in turns, and makes records of its output."""
 
 import itertools
 import math
@@ -34,18 +34,18 @@ Key = tuple[str, str, int]  # setting, algorithm, bytes
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured, where, and how long. None: the default of topo-bench-mpi."""
+    """The options of a measurement. None: the default of topo-bench-mpi"""
 
     collective: str = "allgather"
     algorithms: str = "auto"
     sizes: str | None = None
     in_place: bool = False
-    root: int | str | None = None  # a rank, or "each", one after the other
+    root: int | str | None = None  # a rank, or "each" for all ranks in turn
     repetitions: int = 50
     min_repetitions: int | None = None
     seconds: float = 5.0
     warmup: int = 2
-    calls: int = 1  # in a repetition
+    calls: int = 1  # number of calls in a repetition
     seed: int = 1
     rounds: int = 1
     settings: tuple[Setting, ...] = (Setting("default"),)
@@ -53,18 +53,18 @@ class Plan:
     baseline: str | None = None
     timeout: float = 600
     background: str | None = None  # SHARE[:BYTES]
-    pattern: str | None = None  # of counts
-    graph: str | None = None  # of a neighborhood collective
-    first: int = 0  # fresh communicators on which first calls are timed
-    ppn: int | str | None = None  # where the site's own is not meant
+    pattern: str | None = None  # pattern of unequal counts
+    graph: str | None = None  # graph of a neighborhood collective
+    first: int = 0  # number of fresh communicators on which first calls are timed
+    ppn: int | str | None = None  # ranks a host; None: as the site
     ranks: int | None = None
     cold: bool = False
-    overlap: int | None = None  # calls of MPI_Test in the computation
+    overlap: int | None = None  # number of calls of MPI_Test in the computation
 
     def arguments(
         self, seed: int, links: Links | None = None, algorithms: str | None = None
     ) -> list[str]:
-        """The command line of topo-bench-mpi. algorithms: in the place of the plan's"""
+        """The command line of topo-bench-mpi. algorithms: replace those of the plan"""
         racks: dict[Any, list[str]] = {}
         if self.background and links:
             for host, rack in links.rack_of_host.items():
@@ -99,18 +99,19 @@ class Plan:
 
 
 DEFAULT_MIN_REPETITIONS = 10
-BESIDE = ("min_us", "mean_us", "hidden", "late_us")  # of a call, beside its time
-LATE = ("left_out", "spoiled")  # calls in which frames of a virtual cluster left late
-MANY = 0.1  # of the calls; more that are spoiled are worth a warning
+BESIDE = ("min_us", "mean_us", "hidden", "late_us")  # values of a call in addition to its time
+LATE = ("left_out", "spoiled")  # numbers of calls in which frames of a virtual cluster left late
+MANY = 0.1  # share of spoiled calls from which on there is a warning
 
 
 def series_name(setting: str, algorithm: str, settings: tuple[Setting, ...]) -> str:
-    """How a user names a line of the table: the setting only matters where there are several."""
+    """Name of a line of the table: the algorithm, with the setting before it if there are
+    several"""
     return algorithm if len(settings) == 1 else f"{setting}/{algorithm}"
 
 
 def dry_run(plan: Plan, bench: Bench) -> Line:
-    """Lets topo-bench-mpi itself check the options and names, before a cluster is raised."""
+    """Let topo-bench-mpi check options and names. Called before a cluster is raised."""
     names = []
     for setting in plan.settings:
         bench.check(setting)
@@ -135,7 +136,7 @@ def dry_run(plan: Plan, bench: Bench) -> Line:
 
 
 class BrokenLaunch(Failure):
-    """A launch that did not come to its end; what it had measured before is worth having."""
+    """A launch that did not end well. Its samples up to then are kept."""
 
 
 def launch(
@@ -145,15 +146,15 @@ def launch(
     timeout: float,
     on_line: Callable[[Line], None],
 ) -> None:
-    """One run of topo-bench-mpi: each JSON line of it goes to on_line."""
+    """Run topo-bench-mpi once, and call on_line for each JSON line of its output."""
     noise: list[str] = []
     last: Line = {"type": "nothing"}
-    failed: list[str] = []  # what the program calls those that cannot be applied
+    failed: list[str] = []  # names of algorithms that cannot be applied
 
     def take(text: str) -> None:
         nonlocal last
         if not text.startswith('{"type": '):
-            noise.append(text)  # what the library or mpiexec has to say
+            noise.append(text)  # output of the library or mpiexec
             return
         line = good(text)
         last = line or {"type": "cut"}
@@ -167,23 +168,23 @@ def launch(
 
     try:
         status, err = run_program(command, timeout, take, bench.with_setting(setting))
-    except InputError:  # so would be all others
+    except InputError:  # all other launches would fail in the same way
         raise
     except Failure as error:
         raise BrokenLaunch(str(error)) from None
     said = [*err.splitlines(True), *noise]
     if last["type"] != "end" or (status and not failed):
         why = "its output was cut"
-        if status:  # not of an algorithm that cannot be applied
+        if status:  # the reason is not an inapplicable algorithm
             of_others = (line for line in said if not any(what in line for what in failed))
             why = complaint(status, "".join(of_others), Path(command[0]).name)
         raise BrokenLaunch(f"launch failed: {why}; command: {shlex.join(command)}")
-    # of an algorithm that cannot be applied the lines have told
+    # leave out messages on inapplicable algorithms: lines of type "failed" have reported them
     sys.stderr.write("".join(line for line in said if not line.startswith("topo-bench-mpi:")))
 
 
 def check_start(start: Line, setting: Setting, bench: Bench) -> None:
-    """What was launched must have the setting, and nothing else that steers collectives."""
+    """Check that the launch has the setting, and no other variables that steer collectives."""
     loaded = start.get("library_path", "")
     if setting.library and not same_folder(loaded, setting.library):
         raise Failure(f"--library {setting.name}: the launch loaded {loaded} all the same")
@@ -205,7 +206,8 @@ def same_folder(library_path: str, folder: str) -> bool:
 
 
 def mpi_version(start: Line) -> tuple[str, str]:
-    """("4.0.2", "ch3:sock"); ("Open MPI v5.0.11", "") where it is not MPICH."""
+    """(version, device), such as ("4.0.2", "ch3:sock"); ("Open MPI v5.0.11", "") if it is not
+    MPICH"""
     found = dict(re.findall(r"MPICH (Version|Device):\s*(\S+)", start["library"]))
     other = str(start["library"]).replace("\n", ",").partition(",")[0]
     return found.get("Version", other), found.get("Device", "")
@@ -213,7 +215,7 @@ def mpi_version(start: Line) -> tuple[str, str]:
 
 @dataclass
 class Samples:
-    """What all launches of a plan on one placement have measured so far."""
+    """The samples of all launches of a plan on one placement so far"""
 
     start: Line
     times: dict[Key, list[list[float]]] = field(default_factory=dict)  # by launch; []: it failed
@@ -223,8 +225,8 @@ class Samples:
     late: dict[Key, Counter[str]] = field(default_factory=dict)  # LATE, all rounds
     first_us: dict[Key, list[float]] = field(default_factory=dict)  # of all rounds
     build_us: dict[Key, list[float]] = field(default_factory=dict)
-    counts: dict[int, list[Line]] = field(default_factory=dict)  # rounds differ by the seed
-    traffic: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)  # over rounds
+    counts: dict[int, list[Line]] = field(default_factory=dict)  # a line for each round, by bytes
+    traffic: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)  # sums over rounds
 
     def add(self, setting: str, line: Line, launch: int) -> None:
         size = line.get("bytes", 0)
@@ -256,16 +258,16 @@ class Measurement:
         self.plan, self.bench = plan, bench
         self.facts: dict[str, Any] = no_facts()
         self.failed: list[dict[str, Any]] = []  # algorithms that could not be applied
-        self.num_launches = 0  # that came to their end
+        self.num_launches = 0  # launches that have ended well
         self.of_launches = len(plan.settings) * plan.rounds * len(plan.placements)
-        self._finished: list[Record] = []  # of placements
+        self._finished: list[Record] = []  # records of finished placements
         self._placement = ""
         self._samples: Samples | None = None
         self._links: Links | None = None
 
     @property
     def missing(self) -> str:
-        """What there is not, in words."""
+        """A text that says how many launches are missing; "" if none are"""
         if self.num_launches == self.of_launches:
             return ""
         return f", {self.num_launches} of {self.of_launches} launches done"
@@ -321,14 +323,15 @@ class Measurement:
             "placement": self._placement,
             "series": series_name(setting.name, line["algorithm"], self.plan.settings),
             "bytes": line["bytes"],
-            "reason": line["why"].rsplit("): ", 1)[-1],  # of MPI's stack the last line
+            "reason": line["why"].rsplit("): ", 1)[-1],  # the last line of MPI's error stack
         }
         seen = [{k: v for k, v in old.items() if k != "reason"} for old in self.failed]
         if {k: v for k, v in about.items() if k != "reason"} not in seen:  # once for all rounds
             self.failed.append(about)
 
     def records(self, intervals: bool = True) -> list[Record]:
-        """Of all that has been measured. Intervals of ratios take some time to compute."""
+        """The records of all samples so far. intervals: compute intervals of ratios, which takes
+        time"""
         return self._finished + self._records(intervals)
 
     def _records(self, intervals: bool = True) -> list[Record]:
@@ -402,8 +405,8 @@ def make_records(
             "ratio_to_bound": bound and round(median / bound, 4),
             "baseline": baseline,
             **ratio_to(samples.times, key, against.get(size), intervals, rng),
-            # Calls that the library counted on rank 0, warm-up too: by what it selected (null: it
-            # does not tell), and by those algorithms of it that have a counter of their own.
+            # Calls on rank 0, including warm-up: by algorithm that the library selected (null: it
+            # does not count that), and by algorithm that has a counter of its own.
             "selected": dict(samples.selected[key]) if key in samples.selected else None,
             "calls_counted": dict(samples.counted[key]),
             "samples_us": rounds,
@@ -415,8 +418,8 @@ def make_records(
 def bound_of(
     plan: Plan, size: int, hosts: list[str], links: Links | None, counts: list[Line] | None
 ) -> float | None:
-    """The least of all rounds. Where counts change from call to call, each has a bound of its own; it
-    is not known where they differ and each block goes to all."""
+    """The least bound of all rounds. None if counts change from call to call, since each call then
+    has a bound of its own, or if counts differ and each block goes to all ranks."""
     irregular = plan.pattern not in (None, "uniform") or "neighbor" in plan.collective
     collective = plan.collective
     if collective.startswith("i"):  # a nonblocking one
@@ -441,7 +444,8 @@ def ratio_to(
     intervals: bool,
     rng: np.random.Generator,
 ) -> dict[str, float | None]:
-    """To the median of the baseline; None where that could not be measured."""
+    """The ratio of a median to that of the baseline, with its interval; None if that was not
+    measured"""
     if base is None:
         return {"ratio": None, "ratio_ci95_low": None, "ratio_ci95_high": None}
     ours, theirs = (np.concatenate(times[k]) for k in (key, base))
@@ -459,8 +463,8 @@ def ratio_to(
 def add_background(
     plan: Plan, start: Line, record: Record, traffic: dict[tuple[str, int], Counter[str]]
 ) -> Record:
-    """A record with what is known of background traffic: rates are what crossed from host to host,
-    sums over rounds. All algorithms of a setting and size took turns, so they share one rate."""
+    """Add the background traffic to a record. Rates are those of bytes between hosts, over all
+    rounds. All algorithms of a setting and size took turns, so they share one rate."""
     if not plan.background:
         return record
     about = start["background"]
@@ -476,14 +480,14 @@ def add_background(
         "background_hosts": about["hosts"],
         "background_alone_mbps": mbps("alone"),
         "background_during_mbps": mbps("during"),
-        # whole calls of MPI_Alltoall: few of them tell little
+        # number of whole calls of MPI_Alltoall: rates from few calls are inaccurate
         "background_calls_alone": sums["calls_alone"],
         "background_calls_during": sums["calls_during"],
     }
 
 
 def add_first(records: list[Record], samples: Samples) -> list[Record]:
-    """Records of one placement with what is known of calls on fresh communicators."""
+    """Add the times of first calls on fresh communicators to the records of one placement."""
     bases = {r["bytes"]: r["median_us"] for r in records if r["series"] == r["baseline"]}
     for r in records:
         key = r["setting"], r["algorithm"], r["bytes"]
@@ -493,9 +497,9 @@ def add_first(records: list[Record], samples: Samples) -> list[Record]:
         calls = break_even(first, r["median_us"], bases.get(r["bytes"], 0))
         r |= {
             "first_us": round(float(first), 3),
-            # of that, as far as the library counts it
+            # the part of it that built plans, if the library counts it
             "build_us": None if np.isnan(built) else round(float(built), 3),
-            # calls until it has taken no more time than the baseline; None: never
+            # least number of calls that in all take no more time than the baseline; None: never
             "break_even_calls": None if calls == math.inf else calls,
             "first_samples_us": samples.first_us[key],
         }
@@ -510,7 +514,7 @@ def no_facts() -> dict[str, Any]:
 def provenance(
     site: Site | None, bench: Bench, seed: int, started: float, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """site: None where none could be had."""
+    """The provenance in a result. site: None if the site could not be started"""
     return {
         "program": "topo-bench",
         "version": cli.version(),

@@ -90,8 +90,8 @@ def fit_words(model: str, fit: Fit) -> list[Any]:
 
 
 def knots_of(rows: Sequence[Record], study: dict[str, Any]) -> list[float]:
-    """Numbers of ranks from which on another socket, host or rack is filled (not, where each rank is on
-    another one than the rank before)."""
+    """Numbers of ranks at which the next socket, host or rack begins to fill. Levels at which each
+    rank is on another one than the rank before are left out."""
     longest = max(rows, key=lambda r: r["ranks"])
     hosts = longest.get("host_of_rank") or []
     racks = study.get("rack_of_host", {})
@@ -107,7 +107,7 @@ def knots_of(rows: Sequence[Record], study: dict[str, Any]) -> list[float]:
 
 
 def level(r: Record, study: dict[str, Any]) -> int:
-    """How far its ranks are from each other: LEVELS."""
+    """The distance of the ranks of a record, as an index of LEVELS"""
     hosts = r.get("host_of_rank") or []
     racks = study.get("rack_of_host", {})
     if len(set(hosts)) <= 1:
@@ -118,7 +118,7 @@ def level(r: Record, study: dict[str, Any]) -> int:
 def message_models(
     records: list[Record], study: dict[str, Any]
 ) -> dict[tuple[str, int], tuple[Pieces[Hockney], Pieces[LogGP] | None]]:
-    """Hockney's and LogGP's, by mapping and level."""
+    """{(mapping, level): (Hockney's model, LogGP's model or None)}"""
     found: dict[tuple[str, int], tuple[Pieces[Hockney], Pieces[LogGP] | None]] = {}
     streams = groups(
         [r for r in records if r["collective"] == "stream"], lambda r: (r["placement"],)
@@ -138,7 +138,8 @@ def message_models(
 
 
 def model_for(models: dict[tuple[str, int], Any], r: Record, study: dict[str, Any]) -> Any:
-    """That of messages which go as far as those of the record; else of the furthest that are known."""
+    """The model for the level of a record, or for the nearest level that is known; if possible, for
+    its mapping. None if there is no model."""
     wanted = level(r, study)
     order = sorted(models, key=lambda k: (abs(k[1] - wanted), k[0] != r["placement"]))
     return models[order[0]] if order else None

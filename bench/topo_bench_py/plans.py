@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Plans of studies: files, and the launches that follow from them. Their form: bcast-barrier.toml."""
+"""Reads plans of studies, and derives their launches. bcast-barrier.toml explains their form."""
 
 import itertools
 import math
@@ -31,7 +31,7 @@ MAPPINGS = {  # options of MPICH's mpiexec
     "node": "-ppn 1 -bind-to core",
 }
 DEFAULTS = {"repetitions": 30, "warmup": 2, "seconds": 1.0}
-# as in Plan, of all or of one [[measure]]
+# keys of a plan that are fields of Plan: COMMON for all, or for one [[measure]]; OWN for one
 COMMON = ("repetitions", "min_repetitions", "warmup", "seconds")
 OWN = ("pattern", "graph", "in_place", "cold", "overlap", "sizes")
 ROOTED = {"gather", "gatherv", "scatter", "scatterv", "bcast", "reduce"}
@@ -39,9 +39,9 @@ ROOTED = {"gather", "gatherv", "scatter", "scatterv", "bcast", "reduce"}
 
 @dataclass(frozen=True)
 class Cell:
-    """What a launch measures: a plan of one placement, and how many ranks."""
+    """The measurement of a launch: a plan for one placement, and the number of ranks"""
 
-    name: str  # of its files, for the first launch, ...
+    name: str  # name of its files, without the number of the launch
     plan: Plan
     ranks: int
 
@@ -51,7 +51,7 @@ class Cell:
 
 
 def find_plan(name: str) -> Path:
-    """A ready plan by its name, or a file."""
+    """The path of a ready plan by its name, or of a file"""
     if name in READY:
         return READY[name]
     if "/" not in name and not name.endswith(".toml") and not Path(name).exists():
@@ -63,7 +63,7 @@ def find_plan(name: str) -> Path:
 
 
 def read_plan(path: str | os.PathLike[str]) -> Table:
-    """Raises InputError with the first thing that is wrong in the file."""
+    """The plan in a file. Raises InputError for the first error in it."""
     plan = files.read_toml(path)
     schema.check(plan, read_schema("study"), path)
     tables = {"$": plan} | {f"$.measure[{i}]": part for i, part in enumerate(plan["measure"])}
@@ -104,7 +104,7 @@ def ranks_of(plan: Table, part: Table) -> list[int]:
 
 
 def with_default(algorithms: str) -> str:
-    """The library's own choice comes first: it is the baseline."""
+    """The algorithms with `auto`, the library's own choice, as the first: it is the baseline."""
     names = algorithms.split(",")
     if algorithms == "all":
         return algorithms
@@ -112,7 +112,7 @@ def with_default(algorithms: str) -> str:
 
 
 def cells(plan: Table, mappings: list[str], setting: Setting, seed: int) -> list[Cell]:
-    """All combinations, in the order of the plan."""
+    """The cells for all combinations of a plan, in its order"""
     found = []
     for i, part in enumerate(plan["measure"]):
         options = DEFAULTS | {
@@ -136,14 +136,14 @@ def cells(plan: Table, mappings: list[str], setting: Setting, seed: int) -> list
                         name = f"{i:02}-{collective}-{ranks}-{mapping.replace(':', '_')}"
                         found.append(Cell(f"{name}-root{root % ranks}", real, ranks))
     names = [cell.name for cell in found]
-    if len(set(names)) < len(names):  # roots 0 and -1 of one rank
+    if len(set(names)) < len(names):  # such as roots 0 and -1 with one rank
         found = [cell for i, cell in enumerate(found) if cell.name not in names[:i]]
     return found
 
 
 def order(all_cells: list[Cell], launches: int, seed: int) -> Iterator[tuple[int, Cell]]:
-    """Each combination once in every round of launches, in an order of its own: what drifts with time
-    drifts over all of them."""
+    """(round of launches, cell): each cell once in every round, in a new random order, so that
+    drifts affect all cells."""
     for launch in range(launches):
         drawn = list(all_cells)
         random.Random(f"{seed}/{launch}").shuffle(drawn)
@@ -165,7 +165,7 @@ def host_list(racks: tuple[tuple[str, ...], ...], ppn: str, placement: str) -> l
 
 
 def same_plan(path: object, ours: Table, theirs: Any) -> None:
-    """Raises InputError where a folder holds the study of another plan."""
+    """Raises InputError if a folder holds the study of another plan."""
     for key in [*ours, *theirs]:
         if ours.get(key) != theirs.get(key):
             there, here = (short(table.get(key), 60) for table in (theirs, ours))

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""A page that shows the results of studies: one file, which needs no network."""
+"""Makes a page that shows the results of studies: one file, which needs no network."""
 
 import html
 import importlib.resources
@@ -22,14 +22,15 @@ from .show import is_baseline, mpi_text, series_of, what_ran
 from .tables import Case, Table, label
 
 PAGE = Path(__file__).parent / "page"
-MOST_ROWS = 2000  # of a table in the page; in its files are all
-LONG_ROWS = 100  # a longer table is folded
-# what all results have in common, else times cannot be compared
+MOST_ROWS = 2000  # limit of rows of a table in the page; files of tables have all rows
+LONG_ROWS = 100  # a table with more rows is folded
+# facts that must be equal in all results, so that times can be compared
 SAME = {"cluster": "site", "mpi": "MPI library", "version": "version of topo-bench"}
 
 
 def result_path(path: str) -> Path:
-    """A result, or the folder of a study. Raises InputError for one that was killed before it had any."""
+    """The path of a result; path: a result, or the folder of a study. Raises InputError for a study
+    without a result, since it was killed early."""
     if not os.path.isdir(path):
         return Path(path)
     result = Path(path, "result.json")
@@ -40,7 +41,7 @@ def result_path(path: str) -> Path:
 
 
 def read_all(paths: tuple[str, ...], progress: Progress) -> tuple[list[Result], list[Record]]:
-    """The results, and their records. What was measured twice counts as in the later file."""
+    """(results, records). If files have records of the same measurement, the later file counts."""
     results = {
         str(path): read_result(path)
         for path in progress.track(list(map(result_path, paths)), description="results")
@@ -112,7 +113,7 @@ def case_text(r: Record) -> str:
 def summary(
     results: list[Result], records: list[Record], found: list[Case], made: list[Table]
 ) -> list[str]:
-    """Sentences, the most important first."""
+    """Sentences about the results, the most important first"""
     lines = about_settings(records)
     if found:
         lines += about_default(found, bool(lines))
@@ -133,7 +134,7 @@ def summary(
 
 
 def about_machine(results: list[Result], records: list[Record]) -> list[str]:
-    """What makes times doubtful."""
+    """Sentences about conditions that make times doubtful"""
     lines = []
     facts = [result["provenance"] for result in results]
     cpus = study_of(results).get("cpus") or os.cpu_count() or 1
@@ -154,7 +155,7 @@ def about_machine(results: list[Result], records: list[Record]) -> list[str]:
 
 
 def gain_text(with_what: str, than: str, parts: dict[str, list[float]]) -> str:
-    """parts: of the time, by collective"""
+    """A sentence about a gain. parts: {collective: ratios of times}"""
     gains = ", ".join(f"{what} {np.median(of):.2f}" for what, of in parts.items())
     every = [part for of in parts.values() for part in of]
     return (
@@ -164,7 +165,8 @@ def gain_text(with_what: str, than: str, parts: dict[str, list[float]]) -> str:
 
 
 def about_settings(records: list[Record]) -> list[str]:
-    """What other settings gain over that of the baseline, where the algorithm is asked for alike."""
+    """Sentences about the gain of other settings over that of the baseline, with the same
+    algorithm"""
     key = lambda r: (label(r), r["placement"], r["ranks"], r["bytes"])  # noqa: E731
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
     for rows in tables.groups(tables.collectives(records), key).values():
@@ -250,7 +252,7 @@ def about_mappings(records: list[Record]) -> list[str]:
 
 
 def about_models(rows_of: dict[str, list[list[Any]]]) -> list[str]:
-    """From the tables of models, by name."""
+    """Sentences from the tables of models. rows_of: {name of a table: rows}"""
     lines = []
     planes = rows_of.get("log-latency", [])
     r2 = [row[6] for row in planes if row[7] > 3 and row[6] is not None]
@@ -316,12 +318,13 @@ def table_html(table: Table, has_script: bool = True) -> str:
 
 
 def script_json(value: Any) -> str:
-    """JSON in a script element: nothing in it ends that."""
+    """JSON for a script element, in which no text can end the element"""
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
 
 
 def point(r: Record, spread: Spread | None) -> dict[str, Any]:
-    """Of charts. The interval is that from launch to launch; of one launch, that of its calls."""
+    """A point of a chart. The interval is that over launches or, with one launch, over its
+    calls."""
     over = over_launches(tables.logs_of(r), spread)
     low, high = (over.low, over.high) if over else (r["ci95_low_us"], r["ci95_high_us"])
     return {
@@ -363,7 +366,7 @@ def plotly_script() -> str:
 def make_page(
     results: list[Result], records: list[Record], progress: Progress
 ) -> tuple[str, list[Table]]:
-    """The page, and the tables in it."""
+    """(HTML of the page, the tables in it)"""
     found = tables.cases(records)
     made = all_tables(results, records, found, progress)
     spread = common_spread([tables.logs_of(r) for r in records])
@@ -399,5 +402,5 @@ def make_page(
         "script": (PAGE / "page.js").read_text("utf-8"),
     }
     pieces = (PAGE / "page.html").read_text("utf-8").split("@")
-    # text between marks, and the marks
+    # even pieces are text, odd pieces are names of marks
     return "".join(parts[x] if i % 2 else x for i, x in enumerate(pieces)), made

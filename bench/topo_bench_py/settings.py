@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What one launch has that another has not, and the environment that all of them begin with."""
+"""Settings in which launches differ, and the environment that all launches have in common."""
 
 import os
 import re
@@ -16,18 +16,18 @@ from .sites import complaint, find_program, run_program
 
 # MPICH reads the CVAR of a name under each of these.
 PREFIXES = ("MPIR_CVAR_", "MPIR_PARAM_", "MPICH_")
-# It tells how this host is called in a topology, and chooses nothing.
+# This CVAR tells the name of the host in a topology, and does not select algorithms.
 KEPT = {"COLL_TOPOLOGY_HOST"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What one launch has that another has not: environment variables, an MPI library."""
+    """A setting in which launches differ: environment variables, or an MPI library"""
 
     name: str
     environment: dict[str, str] = field(default_factory=dict)
     library: str | None = None  # folder of its libmpi.so
-    algorithms: str | None = None  # in the place of the plan's
+    algorithms: str | None = None  # replaces the algorithms of the plan
 
 
 def library_folder(name: str, path: str) -> str:
@@ -44,19 +44,21 @@ def library_setting(name: str, path: str) -> Setting:
 
 @dataclass(frozen=True)
 class Bench:
-    """topo-bench-mpi, what its MPI library can be told, and the environment of all launches."""
+    """The program topo-bench-mpi, the CVARs of its MPI library, and the environment of all
+    launches"""
 
     program: str
-    steers: Mapping[str, bool]  # CVAR -> whether it has to do with collectives
-    environment: dict[str, str]  # ours, without what would choose algorithms
-    left_out: dict[str, str]  # of ours
-    status: int = 1  # exit status where the program is another one
+    steers: Mapping[str, bool]  # {CVAR: whether it concerns collectives}
+    environment: dict[str, str]  # that of topo-bench, without variables that select algorithms
+    left_out: dict[str, str]  # these variables
+    status: int = 1  # exit status if the program turns out not to be topo-bench-mpi
 
     def with_setting(self, setting: Setting) -> dict[str, str]:
         return self.environment | setting.environment
 
     def check(self, setting: Setting) -> None:
-        """A CVAR that the library does not have would change nothing, and nobody would see it."""
+        """Raise an error for a CVAR that the library does not have, since it would have no
+        effect."""
         for name in setting.environment:
             if self.steers and (word := _of_cvar(name)) and f"MPIR_CVAR_{word}" not in self.steers:
                 cvar = f"MPIR_CVAR_{word}"
@@ -64,7 +66,7 @@ class Bench:
                 raise click.UsageError(f"setting {setting.name}: {text}")
 
     def steering(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Of some environment variables, those that steer collectives in this library."""
+        """The variables of an environment that steer collectives in this library"""
         return {
             name: value
             for name, value in sorted(environment.items())
@@ -78,13 +80,15 @@ class Bench:
 
 
 def _of_cvar(name: str) -> str | None:
-    """What follows the prefix in the name of an environment variable that MPICH may read as a CVAR"""
+    """Name without prefix of an environment variable that MPICH may read as a CVAR; None for
+    others"""
     match = re.fullmatch(rf"(?:{'|'.join(PREFIXES)})(\w+)", name)
     return match[1] if match else None
 
 
 def find_bench(program: str | None) -> Bench:
-    """The installed topo-bench-mpi, or that of the given path, which tells what its library has."""
+    """The Bench of topo-bench-mpi at a path, or of the installed one. The program lists its
+    CVARs."""
     status_if_wrong = WRONG if program else 1  # the command line names it
     program = os.path.abspath(program) if program else find_program("topo-bench-mpi")
     plain = {k: v for k, v in os.environ.items() if not k.startswith(PREFIXES)}

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Results for people: tables and a picture."""
+"""Shows results as tables and as a picture."""
 
 import errno
 import io
@@ -24,22 +24,24 @@ from .files import Record, Result
 
 UNITS = (("seconds", 1e6), ("milliseconds", 1e3), ("microseconds", 1.0))  # in microseconds
 BOUND_LABEL = "what the network allows"
-WIDTH = 80  # at least
+WIDTH = 80  # least number of columns
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # not the end of the program
+        # rich would end the program
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def stdout_console() -> Console:
-    # names from files are text, not markup, and no smileys
+    # names from files must not be read as markup or emoji
     width = max(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
     return _Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def new_table(title: str, *columns: str, left: int = 2) -> Table:
-    """Its first columns are words, the others numbers, which are never broken."""
+    """An empty table. The first `left` columns are words, the others numbers, which are never
+    broken."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for i, column in enumerate(columns):
         table.add_column(
@@ -52,7 +54,7 @@ def new_table(title: str, *columns: str, left: int = 2) -> Table:
 
 
 def rate(record: Record) -> str:
-    """MB/s, as OSU's benchmarks count them"""
+    """The rate in MB/s, as in OSU's benchmarks; "-" if there is none"""
     us = record["median_us"]
     return f"{record['bytes'] / us:.2f}" if us and record["bytes"] else "-"
 
@@ -75,7 +77,7 @@ def is_baseline(record: Record) -> bool:
 
 
 def what_ran(record: Record) -> list[str]:
-    """The algorithms that ran, where the name alone does not tell; as the library counted them."""
+    """The algorithms that the library counted, except the one that was asked for"""
     algorithm = record["algorithm"].removesuffix("+init")
     counts = record.get("selected") or record.get("calls_counted") or {}
     names = [name for name, calls in counts.items() if calls and name != algorithm]
@@ -101,8 +103,8 @@ def where_of(record: Record) -> str:
 
 
 def grouped(results: dict[str, Result]) -> tuple[dict[tuple[str, str], list[Record]], list[str]]:
-    """The records of files by what was measured and where, with a "label" for each; and lines about
-    the files. Records that differ by their file only are told apart by its name."""
+    """({(measurement, place): records}, lines about the files). Each record gets a "label". Records
+    that differ only by their file are labelled with its name."""
     clusters = {str(result["provenance"].get("cluster", "")) for result in results.values()}
     groups: dict[tuple[str, str], list[Record]] = {}
     for path, result in results.items():
@@ -122,13 +124,13 @@ def grouped(results: dict[str, Result]) -> tuple[dict[tuple[str, str], list[Reco
 
 
 def mpi_text(versions: Iterable[Any]) -> str:
-    """Of the provenance: numbers are those of MPICH."""
+    """A text for MPI versions of the provenance. A number is a version of MPICH."""
     text = " and ".join(map(str, versions))
     return f"MPICH {text}" if text[:1].isdigit() else text
 
 
 def about(result: Result) -> str:
-    """Which MPI, where and when."""
+    """A text about a result: MPI library, place and time"""
     facts = result["provenance"]
     versions = dict.fromkeys((facts.get("mpi") or {}).values())
     words = [mpi_text(versions)] if versions else []
@@ -143,7 +145,7 @@ def calls_text(rows: list[Record]) -> str:
 
 
 def print_tables(results: dict[str, Result]) -> None:
-    """results: by their files' names."""
+    """Print tables. results: {name of a file: its result}"""
     console = stdout_console()
     groups, lines = grouped(results)
     for (what, where), rows in groups.items():
@@ -165,7 +167,8 @@ def print_tables(results: dict[str, Result]) -> None:
 
 
 def print_plain(results: dict[str, Result]) -> None:
-    """As OSU's benchmarks print: comments, and lines of numbers; a block for each algorithm."""
+    """Print as OSU's benchmarks do: comments, and lines of numbers, in a block for each
+    algorithm."""
     groups, lines = grouped(results)
     blocks = ["\n".join(f"# {line}" for line in lines)] if lines else []
     for (what, where), rows in groups.items():
@@ -211,7 +214,8 @@ def times_table(rows: list[Record], title: str, has_rate: bool = False) -> Table
 
 
 def traffic_table(rows: list[Record]) -> Table:
-    """Algorithms of a setting and size took turns, so they share one rate."""
+    """A table of background traffic. Algorithms of a setting and size took turns, so they share a
+    rate."""
     table = new_table("background traffic, Mbit/s", "bytes", "setting", "alone", "during")
     shown = {
         (r["bytes"], r["setting"]): [
@@ -235,7 +239,7 @@ def first_table(rows: list[Record]) -> Table:
 
 
 def break_even_text(record: Record) -> str:
-    """Nothing for the baseline."""
+    """The text for a record's number of calls until it breaks even; "" for the baseline"""
     if is_baseline(record):
         return ""
     calls = record["break_even_calls"]
@@ -243,14 +247,14 @@ def break_even_text(record: Record) -> str:
 
 
 def draw(results: dict[str, Result], output: str) -> None:
-    """Time against size, a panel for each collective, placement and whatever else differs, one
-    legend for all. results: by their files' names."""
+    """Draw time against size, with a panel for each collective, placement and other differences,
+    and one legend. results: {name of a file: its result}"""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    plt.rcParams["text.parse_math"] = False  # a $ in a name is one
+    plt.rcParams["text.parse_math"] = False  # names may contain $
     plt.rcParams["svg.fonttype"] = "none"
     groups, lines = grouped(results)
     panels = {
@@ -274,7 +278,7 @@ def draw(results: dict[str, Result], output: str) -> None:
     everything = [r for rows in panels.values() for r in rows]
     least = min(r["median_us"] for r in everything)
     unit, unit_us = next((of for of in UNITS if least >= of[1]), UNITS[-1])
-    drawn: dict[str, Any] = {}  # by label
+    drawn: dict[str, Any] = {}  # {label: line}
     for ax, ((what, where), rows) in zip(axes.flat, panels.items(), strict=False):
         drawn |= draw_panel(ax, rows, labels, unit_us)
         ax.set_title(f"{what}\n{wrapped(where)}", fontsize=10)
@@ -296,7 +300,7 @@ def draw(results: dict[str, Result], output: str) -> None:
     )
     picture = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of characters that the font lacks
+        warnings.simplefilter("ignore", UserWarning)  # the font may lack characters
         fig.savefig(picture, format=Path(output).suffix[1:].lower(), dpi=130)
     plt.close(fig)
     files.write(output, picture.getvalue())
@@ -309,13 +313,13 @@ def wrapped(text: str, width: int = 60) -> str:
 
 
 def algorithms_text(label: str, records: list[Record]) -> str:
-    """What ran under the name of a line, from small sizes to large ones."""
+    """The algorithms that ran under the label of a line, from small sizes to large ones"""
     ran = [name for r in records if r["label"] == label for name in what_ran(r)]
     return f": {', '.join(dict.fromkeys(ran))}" if ran else ""
 
 
 def draw_panel(ax: Any, rows: list[Record], labels: list[str], unit_us: float) -> dict[str, Any]:
-    """The lines of a panel, by label; a label has the same colour in all panels."""
+    """Draw a panel. Returns {label: line}; a label has the same colour in all panels."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     drawn = {}

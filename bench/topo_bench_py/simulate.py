@@ -1,8 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The command simulate: the part [simulate] of a plan, by topo-sim.
+"""The command simulate: runs the part [simulate] of a plan with topo-sim.
 
-Times of algorithms over that of the baseline, by placement, background and size; and what the last rank
-has waited for, as topo-sim tells it: processors, copies inside hosts, latency, links of each level."""
+It shows times of algorithms over that of the baseline, by placement, background and size, and what
+the last rank waited for, as topo-sim prints it: processors, copies inside hosts, latency, links of
+each level."""
 
 import csv
 import io
@@ -22,7 +23,7 @@ from .plans import Table, find_plan, read_plan
 from .show import new_table, stdout_console
 from .sites import complaint, find_program, run_program, split_words
 
-# MPICH has some algorithms in the v form alone; counts are equal there
+# MPICH has some algorithms only for the v-collective; it is simulated with equal counts
 V_FORM = {("gather", "linear"): "gatherv", ("scatter", "linear"): "scatterv"}
 
 
@@ -30,14 +31,14 @@ V_FORM = {("gather", "linear"): "gatherv", ("scatter", "linear"): "scatterv"}
 class Call:
     collective: str
     placement: str
-    background: str  # part of the links of each level, as topo-sim has it
+    background: str  # fraction of the links of each level, as an option of topo-sim
     size: str
 
 
 @dataclass(frozen=True)
 class Simulated:
     time_us: float
-    parts: dict[str, float]  # of the time, by what the last rank waits for
+    parts: dict[str, float]  # {what the last rank waits for: its part of the time}
 
 
 Results = dict[Call, dict[str, Simulated]]  # by algorithm
@@ -52,7 +53,7 @@ def calls(plan: Table) -> Iterator[Call]:
 
 
 def simulate_call(path: object, plan: Table, call: Call) -> dict[str, Simulated]:
-    """Raises InputError for what topo-sim refuses."""
+    """{algorithm: its simulation} of a call. Raises InputError if topo-sim refuses the call."""
     what = plan["simulate"]
     names = what["algorithms"][call.collective].split(",")
     by_form: dict[str, list[str]] = {}
@@ -93,7 +94,7 @@ def to_csv(results: Results) -> str:
 
 
 def ratio_table(plan: Table, results: Results, collective: str) -> Any:
-    """Times over that of the baseline, by placement and background."""
+    """A table of times over that of the baseline, by placement and background"""
     what = plan["simulate"]
     baseline = what["baseline"]
     names = [name for name in what["algorithms"][collective].split(",") if name != baseline]
@@ -113,7 +114,8 @@ def ratio_table(plan: Table, results: Results, collective: str) -> Any:
 
 
 def why(plan: Table, results: Results, collective: str) -> str:
-    """Where the fastest is furthest from the baseline, and what both wait for there."""
+    """A text on the call with the largest gain over the baseline, and on what both algorithms wait
+    for"""
     baseline = plan["simulate"]["baseline"]
     ratio, call, name = min(
         (

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Starting programs: under the user's launcher, or on a virtual cluster."""
+"""Starts programs under the user's launcher, or on a virtual cluster."""
 
 import os
 import re
@@ -24,7 +24,8 @@ from .bounds import Links, Uplinks
 
 
 def find_program(name: str) -> str:
-    """Among the installed programs ($TOPO_BIN, which the installed commands set), or in PATH."""
+    """The path of a program: one of the installed programs ($TOPO_BIN, which the installed commands
+    set), or in PATH"""
     if bindir := os.environ.get("TOPO_BIN"):
         for folder in (Path(bindir), Path(bindir).parent / "libexec" / "mpich-topo"):
             if (folder / name).is_file() and os.access(folder / name, os.X_OK):
@@ -37,11 +38,11 @@ def find_program(name: str) -> str:
 OF_VCLUSTER = r"block|cyclic|(random|ranks):[0-9]{1,18}|file:.+"  # topo-vcluster run --placement
 
 
-MARK = "TOPO_LAUNCH"  # in the environment of a launch and of all that it starts: which one it is
+MARK = "TOPO_LAUNCH"  # environment variable that identifies all processes of a launch
 
 
 def stop(process: subprocess.Popen[str], mark: str) -> None:
-    """Ends a launch and what it started; first politely, so that mpiexec can clean up."""
+    """End a launch and its processes, with gentle signals first, so that mpiexec can clean up."""
     for sig, patience in ((signal.SIGINT, 5), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
         try:
             os.killpg(process.pid, sig)
@@ -52,12 +53,12 @@ def stop(process: subprocess.Popen[str], mark: str) -> None:
             break
         except subprocess.TimeoutExpired:
             pass
-    # an mpiexec that was just starting them does not know all of its own, which have sessions of theirs
+    # mpiexec may have missed processes that it was just starting, in sessions of their own
     end_launch(mark)
 
 
 def end_launch(mark: str) -> None:
-    """Kills all processes of this machine that belong to a launch."""
+    """Kill all processes of this machine that belong to a launch."""
     for _ in range(100):
         members = [
             pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_of(pid, mark)
@@ -73,13 +74,13 @@ def end_launch(mark: str) -> None:
 def _is_of(pid: int, mark: str) -> bool:
     try:
         return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended, or is not ours
+    except OSError:  # the process has ended, or is another user's
         return False
 
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """What would end us, but is ours to handle, comes after the block."""
+    """Delay signals that have a handler until the end of the block."""
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {n: handler for n in numbers if callable(handler := signal.getsignal(n))}
@@ -100,9 +101,9 @@ def run_program(
     on_line: Callable[[str], object] = lambda line: None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Runs a command in a session of its own, so that ^C comes to us only. Returns its exit status
-    and standard error; each line of standard output goes to on_line. The environment is ours, unless
-    one is given. A timeout in seconds that passes is a Failure."""
+    """Run a command in a session of its own, so that only this process gets ^C. Returns its exit
+    status and standard error. Each line of standard output goes to on_line. environment: None for
+    that of this process. After `timeout` seconds, raises a Failure."""
     process: subprocess.Popen[str] | None = None
     mark = f"{os.getpid()}.{time.monotonic_ns()}"
     environment = {**(os.environ if environment is None else environment), MARK: mark}
@@ -128,7 +129,7 @@ def run_program(
         finally:
             timer.cancel()
             if late.is_set():
-                timer.join()  # all of it has ended then
+                timer.join()  # wait until all processes have ended
             if process and process.poll() is None:
                 stop(process, mark)
             if process and process.stdout:
@@ -157,14 +158,14 @@ def _start(
         raise files.refused(command[0], e) from None
 
 
-# who was killed, in the words of Hydra, Intel MPI and Open MPI; Hydra's EXIT CODE is a status of wait()
+# messages on killed ranks of Hydra, Intel MPI and Open MPI; Hydra's EXIT CODE is a status of wait()
 KILLED = (
     r"EXIT STRING: [^\n]*\(signal (\d+)\)",
     r"KILLED BY SIGNAL: (\d+)",
     r"exited on signal (\d+)",
     r"BAD TERMINATION .*?EXIT CODE: (\d+)",
 )
-# where SIGKILL ended what it had started, mpiexec: it cannot end in the same way
+# unshare prints this if SIGKILL ended its child mpiexec: it cannot end itself by that signal
 UNSHARE = "unshare: sigprocmask unblock failed"
 
 
@@ -174,7 +175,8 @@ def signal_text(number: int) -> str:
 
 
 def complaint(status: int, said: str, name: str = "it") -> str:
-    """One line that says best why a program failed, out of all that it said."""
+    """The line of a program's output that says best why it failed. said: its output; name: the
+    program"""
     for pattern in KILLED:
         if match := re.search(pattern, said, re.DOTALL):
             return f"a rank was killed by {signal_text(int(match[1]) & 0x7F)}"
@@ -182,7 +184,7 @@ def complaint(status: int, said: str, name: str = "it") -> str:
         return f"mpiexec was killed by {signal_text(signal.SIGKILL)}"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith(("topo-", "Error: "))]
-    # the innermost call of MPI's error stack knows best: "MPIR_Csel_error(943)..: what is wrong"
+    # MPI's error stack: the innermost call has the reason, as in "MPIR_Csel_error(943)..: REASON"
     stack = [match[1] for line in lines if (match := re.match(r"\w+\(\d+\)\.*: +(\S.*)", line))]
     fatal = [line for line in lines if "Fatal error" in line]
     errors = [line for line in lines if "rror" in line]
@@ -194,9 +196,9 @@ def complaint(status: int, said: str, name: str = "it") -> str:
 
 @dataclass
 class Site:
-    """prefix(placement, ppn, ranks) is what stands before the MPI program on the command line; ppn: ranks a
-    host, ranks: of all, where they are other than those of the site. Of a virtual cluster: its name and
-    its racks."""
+    """A place to start MPI programs. prefix(placement, ppn, ranks): the words before the MPI
+    program on the command line; ppn: ranks a host, ranks: total number, None: those of the site.
+    cluster, racks: name and racks of a virtual cluster"""
 
     describe: str
     prefix: Callable[[str, int | str | None, int | None], list[str]]
@@ -225,7 +227,7 @@ def launcher_site(launch: str, links: Links | None) -> Site:
 
 
 def links_of_cluster(what: dict[str, Any]) -> Links:
-    """Those of a virtual cluster, as topo-vcluster describes it."""
+    """The Links of a virtual cluster, from topo-vcluster's description"""
     racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
     group, us = racks, what.get("latency_us", 0.0)
     near, pods, latencies = us, [], []
@@ -244,7 +246,7 @@ def links_of_cluster(what: dict[str, Any]) -> Links:
 
 
 def own_cluster() -> str:
-    """The name of the cluster that vcluster_site raises for a run of ours."""
+    """The name of the cluster that vcluster_site() raises for this process"""
     return f"bench{os.getpid()}"
 
 
@@ -252,7 +254,7 @@ def own_cluster() -> str:
 def vcluster_site(
     options: str, name: str | None, ppn: int | str, ranks: int | None
 ) -> Iterator[Site]:
-    """A virtual cluster: that of the given name, or one of our own while the block runs."""
+    """A virtual cluster: the running one with this name, or a new one while the block runs"""
     program = find_program("topo-vcluster")
     own = name is None
     name = name or own_cluster()
@@ -280,7 +282,7 @@ def vcluster_site(
             placement: str, other_ppn: int | str | None, other_ranks: int | None
         ) -> list[str]:
             slots = ["--placement", placement]
-            if not placement.startswith("file:"):  # that tells all
+            if not placement.startswith("file:"):  # a file has the numbers of ranks
                 count = other_ranks or ranks
                 slots += ["--ppn", str(other_ppn or ppn), *(["-n", str(count)] if count else [])]
             return [program, "run", name, *slots, "--"]

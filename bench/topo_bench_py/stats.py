@@ -36,7 +36,7 @@ def summary(samples: Iterable[float]) -> tuple[float, float, float, float]:
 def bootstrap_ratios(ours: Rounds, theirs: Rounds, paired: bool, rng: np.random.Generator) -> Draws:
     """Draws of median(ours) / median(theirs). Both are lists of rounds of samples; `paired` when
     round r of both was one launch, so that repetition k of both was at the same time."""
-    # a launch may have been cut, or have failed for one of them
+    # a launch may have been cut, or have no samples of one of the two
     both = [r for r in range(min(len(ours), len(theirs))) if len(ours[r]) and len(theirs[r])]
     if not both:
         ours, theirs, both = [list(chain(*ours))], [list(chain(*theirs))], [0]
@@ -57,13 +57,14 @@ def bootstrap_ratios(ours: Rounds, theirs: Rounds, paired: bool, rng: np.random.
 
 
 def interval(draws: Draws) -> tuple[float, float]:
-    """That holds 95 % of them."""
+    """The interval that holds 95 % of the draws"""
     return float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))
 
 
 def break_even(first: float, later: float, other: float) -> float:
-    """From how many calls on one whose first call takes `first`, and each later one `later`, has
-    taken no more time than `other` in each call; infinity where that never comes."""
+    """The least number of calls that in all take no more time than the same number of calls of
+    `other` each. The first call takes `first`, each later one `later`. Infinity if there is no such
+    number."""
     if later >= other:
         return math.inf
     return max(1, math.ceil((first - later) / (other - later)))

@@ -1,10 +1,11 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""A study under way: what each launch printed is a file in its folder, and nothing else is its state.
+"""A study under way. The output of each launch is a file in its folder, and there is no other
+state.
 
-The folder holds study.json (what is measured, and where), site.json (the topology that the library is
-given), launches/*.jsonl (a launch each, written when it has come to its end) and result.json (all of
-them, as of `topo-bench run`). A study that was interrupted goes on with the launches that are not there.
-"""
+The folder holds study.json (what is measured, and where), site.json (the topology for the library),
+launches/*.jsonl (one file a launch, written when it has ended) and result.json (all launches, in
+the form of `topo-bench run`). After an interrupt, a study goes on with the launches that are
+missing."""
 
 import contextlib
 import json
@@ -40,7 +41,7 @@ from .settings import Bench, Setting
 from .sites import Site, complaint, find_program, run_program, split_words
 
 TOPOLOGY = "MPIR_CVAR_COLL_TOPOLOGY_FILE"
-MAX_BROKEN = 3  # launches in a row: the next ones will break, too
+MAX_BROKEN = 3  # launches in a row that break; the next ones would break, too
 SITE_SECONDS = 15
 
 
@@ -51,22 +52,22 @@ class Study:
         self, plan: Table, name: str, folder: Path, bench: Bench, seed: int, mappings: Table
     ) -> None:
         self.plan, self.name, self.folder, self.bench, self.seed = plan, name, folder, bench, seed
-        self.mappings = mappings  # words of the launcher by name; of placements on a cluster: none
+        self.mappings = mappings  # {name: words for the launcher}; on a cluster there are none
         self.num_launches: int = plan.get("launches", 3)
         self.ppn = str(plan.get("ppn", 1))
         self.started = time.time()
         self.facts = no_facts()
         self.site: Site | None = None
         self.cells: list[Cell] = []
-        self._starts: dict[str, Line] = {}  # of a dry run, by cell
+        self._starts: dict[str, Line] = {}  # {name of a cell: output of its dry run}
         self._setting = Setting("default")
-        self._next_result = 0.0  # by the clock
+        self._next_result = 0.0  # time from which on result.json is written again
 
     # -- the folder --
 
     @contextlib.contextmanager
     def opened(self, where: str) -> Iterator[None]:
-        """The folder, made or found, and ours while the block runs. where: the site in words."""
+        """Create or find the folder, and lock it while the block runs. where: the site in words"""
         with files.launches_folder(self.folder, "another study is under way there"):
             self._identify(where)
             yield
@@ -93,7 +94,7 @@ class Study:
         plans.same_plan(path, ours, theirs)
 
     def check_folder(self, where: str) -> None:
-        """What opened() would refuse, of a folder that is left as it is."""
+        """Raises the errors of opened(), and leaves the folder as it is."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(self.folder, "found a file, expected a folder")
         if (self.folder / "study.json").exists():
@@ -107,7 +108,7 @@ class Study:
         return self.folder / "launches" / f"{cell.name}-launch{number}.jsonl"
 
     def remove_old_cluster(self) -> None:
-        """The one that a study which was killed has left behind."""
+        """Remove the cluster that a killed study has left behind."""
         note = self.folder / "cluster"
         with contextlib.suppress(FileNotFoundError):
             name = note.read_text(errors="replace")
@@ -120,8 +121,8 @@ class Study:
     # -- measuring --
 
     def prepare(self) -> int:
-        """Lets topo-bench-mpi check all that will be launched. Returns the number of cells, sizes and
-        algorithms, of one round of launches."""
+        """Let topo-bench-mpi check all launches. Returns the number of series (algorithm and size
+        of a cell) in one round of launches."""
         topology = self.folder.absolute() / "site.json"
         environment = {TOPOLOGY: str(topology)} if topology.exists() else {}
         self._setting = Setting("default", environment)
@@ -143,7 +144,8 @@ class Study:
         return len(start["sizes"]) * len(start["algorithms"])
 
     def measure_topology(self, site: Site, progress: Progress) -> None:
-        """Of a virtual cluster, once: all launches shall be given the same."""
+        """Measure the topology of a virtual cluster once, so that all launches get the same
+        site.json."""
         path = self.folder / "site.json"
         if path.exists():
             return
@@ -165,7 +167,7 @@ class Study:
         os.replace(new, path)
 
     def prefix(self, site: Site, cell: Cell) -> list[str]:
-        """What starts the MPI program on so many ranks, placed as the cell wants."""
+        """The words before the MPI program, for the ranks and the placement of a cell"""
         if not site.cluster:
             words: str = self.mappings[cell.mapping]
             return [
@@ -197,7 +199,7 @@ class Study:
         return [(number, cell) for number, cell in todo if not is_whole(self.path(number, cell))]
 
     def run(self, site: Site, progress: Progress) -> None:
-        """All launches that are missing."""
+        """Do all launches that are missing."""
         self.site = site
         todo = self.missing()
         total = sum(self.num_series(cell) for _, cell in todo)
@@ -217,7 +219,8 @@ class Study:
         progress.remove_task(task)
 
     def _keep(self) -> None:
-        """result.json of now and then, for a report after SIGKILL. It takes a twentieth of the time."""
+        """Write result.json now and then, for a report after SIGKILL. It takes at most a twentieth
+        of the time."""
         began = time.monotonic()
         if began >= self._next_result:
             self.write()
@@ -285,7 +288,7 @@ class Study:
         }
 
     def write(self) -> str:
-        """result.json; returns what there is, in words."""
+        """Write result.json. Returns a text that says what it has."""
         result = self.result()
         if not result["records"]:
             return "nothing was measured"
@@ -310,14 +313,14 @@ def add_failed(failed: list[dict[str, Any]], cell: Cell, line: Line) -> None:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """What a launch printed; nothing where it was not, or is not what we wrote: it is measured again."""
+    """The lines of a launch's file. If it is missing or wrong, none: the launch is repeated."""
     try:
         text = path.read_text("utf-8")
     except (OSError, ValueError):
         return []
     read = [lines.good(line) for line in text.splitlines()]
     found = [line for line in read if line]
-    # the first one tells of whom the others are
+    # the first line has the ranks, so the others need it
     is_good = len(found) == len(read) > 0 and found[0]["type"] in ("start", "broken")
     return found if is_good else []
 

@@ -1,5 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""A list of comparisons with limits, and the verdict on them. Form of the file: short.toml."""
+"""Suites: lists of comparisons with limits, and verdicts on them. short.toml explains their
+form."""
 
 import itertools
 import math
@@ -40,7 +41,7 @@ Row = dict[str, Any]
 DEFAULT_SUITES = sorted(Path(__file__).resolve().parents[1].glob("*.toml"))
 SHARED_KEYS = ("vcluster", "prepare", "libraries", "settings")
 LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound", "max_break_even")  # by placement
-PLAN_KEYS = (  # as options of `topo-bench run`
+PLAN_KEYS = (  # same as options of `topo-bench run`
     *(
         "collective",
         "pattern",
@@ -55,7 +56,7 @@ PLAN_KEYS = (  # as options of `topo-bench run`
 )
 
 
-LINKS = "the links"  # what a candidate is compared with, beside a baseline
+LINKS = "the links"  # candidates are also compared with the bound by links
 BREAK_EVEN = "break-even calls"
 
 
@@ -64,7 +65,7 @@ class Undefined(Exception):
 
 
 def read_suite(path: str | os.PathLike[str]) -> Table:
-    """Raises InputError with the first thing that is wrong in the file."""
+    """The suite in a file. Raises InputError for the first error in it."""
     suite = files.read_toml(path)
     if isinstance(suite.get("like"), str):
         other = files.read_toml(Path(path).parent / suite["like"])
@@ -135,7 +136,7 @@ def case_plan(
     (base_setting, _, base), (setting, _, algorithm) = (
         case[side].rpartition("/") for side in ("baseline", "candidate")
     )
-    # no launch runs what is not compared there: it may leave something behind that changes others
+    # a launch runs only the algorithms that are compared: another one might affect them
     of: dict[str, list[str]] = {}
     for name, what in ((base_setting, base), (setting, algorithm)):
         of.setdefault(name, []).append(what)
@@ -178,7 +179,7 @@ class SuiteRun:
         self.started = time.time()
         self._facts = no_facts()
         self._site: Site | None = None
-        self._finished: list[Record] = []  # of cases
+        self._finished: list[Record] = []  # records of finished cases
         self._current: Measurement | None = None
 
     def run(
@@ -194,7 +195,7 @@ class SuiteRun:
                     self._run_case(case, plan, candidate, progress, after_launch)
 
     def _plans(self, values: dict[str, str]) -> list[tuple[Table, Plan, str]]:
-        """Of the cases that can run here: (case, plan, the candidate's name)."""
+        """(case, plan, name of the candidate) of the cases that can run here"""
         plans = []
         for case in self.cases:
             try:
@@ -202,7 +203,7 @@ class SuiteRun:
                 dry_run(plan, self.bench)
             except Undefined as e:
                 self.skipped.append((case["name"], str(e)))
-            except click.UsageError as e:  # the other cases are still worth having
+            except click.UsageError as e:  # the other cases still run
                 self.failed.append((case["name"], e.message))
             else:
                 plans.append((case, plan, candidate))
@@ -236,7 +237,7 @@ class SuiteRun:
         self._current = None
 
     def result(self, intervals: bool = True) -> Result:
-        """As in a file; of a case that is under way there are records only."""
+        """The result so far, as in a file. A case under way has records, but no verdict."""
         about = provenance(self._site, self.bench, self.seed, self.started, self._facts)
         current = self._current.records(intervals) if self._current else []
         return {
@@ -266,8 +267,8 @@ def joined(runs: list[SuiteRun], complete: bool, intervals: bool = True) -> Resu
 
 
 def judge(case: Table, plan: Plan, candidate: str, records: list[Record]) -> list[Row]:
-    """Rows of the verdict: for each placement and size against the baseline, and against what the
-    network allows where that has a limit; and one for the mean over sizes."""
+    """Rows of the verdict for each placement and size: against the baseline and, if there is a
+    limit, against the bound of the network; and a row for the mean over sizes."""
     rng = np.random.default_rng(plan.seed)
     baseline = str(plan.baseline)
     rows = []
@@ -278,7 +279,7 @@ def judge(case: Table, plan: Plan, candidate: str, records: list[Record]) -> lis
         logs: list[np.ndarray] = []  # per size: log of the ratio, then of its bootstrap draws
         for r in (r for r in here if r["series"] == candidate):
             base, size = bases.get(r["bytes"]), size_text(r["bytes"])
-            if base is None:  # it could not be measured
+            if base is None:  # the baseline could not be measured
                 continue
             paired = r["setting"] == base["setting"]
             draws = bootstrap_ratios(r["samples_us"], base["samples_us"], paired, rng)
@@ -296,7 +297,7 @@ def judge(case: Table, plan: Plan, candidate: str, records: list[Record]) -> lis
                 )
                 cut = (
                     len(calls_drawn) // 40
-                )  # 2.5 %; no interpolation: whole numbers, or infinite ones
+                )  # quantiles 2.5 % and 97.5 % without interpolation, since numbers may be infinite
                 low, high = calls_drawn[cut], calls_drawn[-1 - cut]
                 values = calls, low, high
                 limit = limits["max_break_even"]
@@ -311,7 +312,8 @@ def judge(case: Table, plan: Plan, candidate: str, records: list[Record]) -> lis
 def bound_verdict(
     case: Table, placement: str, size: str, r: Record, limit: float, rng: np.random.Generator
 ) -> Row:
-    """Against what the network allows. Where that is not known, the limit is missed."""
+    """The verdict against the bound of the network. If the bound is not known, the limit is
+    missed."""
     times = {"against_us": r["bound_us"], "candidate_us": r["median_us"]}
     if r["bound_us"] is None:
         return verdict(case, placement, size, LINKS, (math.inf,) * 3, limit, times)
@@ -330,7 +332,7 @@ def ratio_verdict(
     limit: float | str | None,
     times: dict[str, float],
 ) -> Row:
-    """logs: of the ratio, then of its bootstrap draws."""
+    """The verdict on a ratio of times. logs: log of the ratio, then those of its bootstrap draws"""
     values = math.exp(logs[0]), *interval(np.exp(logs[1:]))
     return verdict(case, placement, size, against, values, limit, times)
 
@@ -344,7 +346,8 @@ def verdict(
     limit: float | str | None,
     times: dict[str, float],
 ) -> Row:
-    """A row. values: the ratio or number of calls, and its interval; infinite ones become None."""
+    """A row of the verdict. values: ratio or number of calls, and its interval; infinity becomes
+    None"""
     ratio, low, high = values
     passed = None
     if limit is not None:

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The tables of a report: what follows from records of a study."""
+"""Makes the tables of a report from the records of a study."""
 
 import csv
 import io
@@ -19,14 +19,14 @@ from .show import is_baseline, what_of, what_ran
 T = TypeVar("T")
 
 DEFAULT = "auto"
-MESSAGES = ("pingpong", "stream")  # of two ranks: no collectives
-SIZES = (("small", 2**7), ("medium", 2**14), ("large", 2**62))  # up to so many bytes
+MESSAGES = ("pingpong", "stream")  # messages of two ranks, not collectives
+SIZES = (("small", 2**7), ("medium", 2**14), ("large", 2**62))  # (class, most bytes)
 SIGNIFICANT = 0.05
 
 
 @dataclass
 class Table:
-    """With a name for files, and rows whose values are text, numbers or None."""
+    """A table, with a name for files. Values in rows are text, numbers or None."""
 
     name: str
     title: str
@@ -47,7 +47,7 @@ class Table:
 
 
 def label(r: Record) -> str:
-    """What was called: the collective, and what makes it another one."""
+    """Text for the call: the collective, and options such as the root"""
     words = [what_of(r)]
     if r.get("root"):
         words.append("last root" if r["root"] == r["ranks"] - 1 else f"root {r['root']}")
@@ -55,7 +55,7 @@ def label(r: Record) -> str:
 
 
 def rounded(value: float | None, digits: int = 4) -> float | None:
-    """To so many digits that count."""
+    """A value rounded to so many significant digits; None if it is infinite or NaN"""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.{digits}g}")
@@ -79,12 +79,12 @@ def size_class(r: Record) -> str:
 
 
 def ranks_class(r: Record, most: int) -> str:
-    """By thirds of the most ranks."""
+    """The class of a number of ranks, by thirds of the largest one"""
     return ("few", "medium", "many")[min(max(math.ceil(3 * r["ranks"] / most) - 1, 0), 2)]
 
 
 def logs_of(r: Record) -> list[float]:
-    """Of the median of each launch, in microseconds."""
+    """The log of the median of each launch, in microseconds"""
     return [math.log(np.median(samples)) for samples in r.get("samples_us") or [] if samples]
 
 
@@ -102,9 +102,9 @@ class Case:
     best: Record
     default_us: float
     best_us: float
-    logs: list[float]  # of the ratio, default / best, of each launch
+    logs: list[float]  # log of the ratio default / best in each launch
     difference: fits.Difference | None = None  # over launches
-    p: float | None = None  # for all cases at once
+    p: float | None = None  # p value, adjusted for the number of cases
 
     @property
     def difference_us(self) -> float:
@@ -118,7 +118,7 @@ class Case:
 
 
 def cases(records: Iterable[Record]) -> list[Case]:
-    """Where there is a default, and another algorithm."""
+    """The cases with a default and another algorithm"""
     key = lambda r: (label(r), r["placement"], r["ranks"], r["bytes"])  # noqa: E731
     found = []
     for rows in groups(collectives(records), key).values():
@@ -167,7 +167,7 @@ def default_table(found: list[Case]) -> Table:
         ratios = [math.log(c.default_us / c.best_us) for c in members]
         spread = float(np.std(differences, ddof=1)) if len(members) > 1 else None
         verdicts = [c.verdict for c in members]
-        # with the launches that all cases have
+        # mean over cases for each launch, as many launches as all cases have
         each = [float(np.mean(logs)) for logs in zip(*(c.logs for c in members), strict=False)]
         over = fits.over_launches(each)
         table.rows.append(
@@ -242,7 +242,7 @@ def significance_table(found: list[Case]) -> Table:
 
 
 def choice_table(records: list[Record]) -> Table:
-    """Sizes beside each other with the same algorithm are one row."""
+    """A table of the best algorithms. Neighbouring sizes with the same algorithm share a row."""
     table = Table(
         "choice",
         "For this size take that",
