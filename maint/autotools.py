@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What an MPICH tree needs before it can be configured."""
+"""Prepares an MPICH tree for configure, and configures it."""
 
 import os
 import re
@@ -9,13 +9,13 @@ from pathlib import Path
 from common import Failure, run, step
 
 NEEDED_MODULES = ["modules/hwloc", "modules/json-c"]
-GENERATOR = "modules/mydef_boot"  # of mpicc, from 5.1 on
-# what ./autogen.sh calls it, where it is
+GENERATOR = "modules/mydef_boot"  # generates mpicc, from 5.1 on
+# {name in options of ./autogen.sh: its folder}
 OTHER_MODULES = {"ofi": "modules/libfabric", "ucx": "modules/ucx", "yaksa": "modules/yaksa"}
 
 
 def check_modules(tree: Path, where: Path) -> None:
-    """Refuse a checkout, of WHERE, without the submodules that every build needs."""
+    """Raise an error if a checkout lacks submodules that every build needs. WHERE: its path"""
     empty = [name for name in NEEDED_MODULES if not (tree / name / "configure.ac").exists()]
     script = tree / "autogen.sh"
     if script.exists() and GENERATOR in script.read_text(errors="replace"):
@@ -26,8 +26,8 @@ def check_modules(tree: Path, where: Path) -> None:
 
 
 def autogen_options(tree: Path, needs_yaksa: bool) -> list[str]:
-    """What ./autogen.sh is told of a checkout: to leave out the modules that are not there, and
-    the hundreds of files of yaksa where the device does not use it."""
+    """Options of ./autogen.sh for a checkout: leave out modules that are missing, and yaksa with
+    its hundreds of files if the device does not use it."""
     words = [
         f"-without-{word}"
         for word, name in OTHER_MODULES.items()
@@ -39,8 +39,8 @@ def autogen_options(tree: Path, needs_yaksa: bool) -> list[str]:
 
 
 def autogen(tree: Path, log: Path, needs_yaksa: bool = True) -> None:
-    """Generate what depends on the files that patches edit. ./autogen.sh does the same, and
-    generates each bundled package besides: 15 seconds here against 3 minutes."""
+    """Generate the files that depend on files edited by patches. ./autogen.sh also does it, for
+    each bundled package, too: that takes 3 minutes instead of 15 seconds."""
     if not (tree / "configure").exists() or "--no-recursive" not in run(["autoreconf", "--help"]):
         command = ["./autogen.sh", *autogen_options(tree, needs_yaksa)]
         step("autogen.sh", command, log, cwd=tree)
@@ -66,7 +66,8 @@ def autogen(tree: Path, log: Path, needs_yaksa: bool = True) -> None:
 
 
 def configure(tree: Path, options: list[str], log: Path) -> None:
-    """4.0 refuses gfortran from 10 on without a flag, which it names: it gets that."""
+    """Run configure. 4.0 refuses gfortran from 10 on without a flag, and names it; then pass the
+    flag."""
     try:
         step("configure", ["./configure", *options], log, cwd=tree)
     except Failure as err:

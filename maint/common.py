@@ -1,7 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What the programs in maint/ share: folders, versions, running of steps, git and patches.
+"""Functions that the programs in maint/ share: folders, versions, running of steps, git and
+patches.
 
-Python's standard library only, because it runs before build/venv exists.
+It uses Python's standard library only, because it runs before build/venv exists.
 """
 
 import fcntl
@@ -40,16 +41,16 @@ DEVICES = {
 }
 GENERATED_PATCH = "coll-list-topo-algorithms.patch"
 
-Row = dict[str, Any]  # of versions.toml or of the manifest
+Row = dict[str, Any]  # a row of versions.toml or of the manifest
 Env = Mapping[str, str]
 
 
 class Failure(Exception):
-    """An error whose text is all that the user needs: no traceback."""
+    """An error whose text has all that the user needs; it is shown without a traceback."""
 
 
-_caught: list[int] = []  # signals
-_starting: list[str] = []  # programs, which would be left behind
+_caught: list[int] = []  # signals that came
+_starting: list[str] = []  # programs that are being started, which an exception would leave behind
 
 
 def _raise(number: int) -> NoReturn:
@@ -59,14 +60,15 @@ def _raise(number: int) -> NoReturn:
 
 
 def _catch(number: int, _frame: object) -> None:
-    """What is raised may come at a place where it is lost, such as a destructor; step() looks."""
+    """Raise for a signal. The exception may be lost, for example in a destructor, so step() looks
+    at _caught."""
     _caught.append(number)
     if not _starting:
         _raise(number)
 
 
 def main(function: Callable[[], int]) -> NoReturn:
-    """Run FUNCTION as a program: a Failure or ^C ends it with one message and a status."""
+    """Run FUNCTION as a program. A Failure or ^C ends it with one message and an exit status."""
     name = Path(sys.argv[0]).name
     # a plain `kill` must clean up too
     signal.signal(signal.SIGTERM, _catch)
@@ -86,7 +88,7 @@ def main(function: Callable[[], int]) -> NoReturn:
 
 
 def sudo_user() -> pwd.struct_passwd | None:
-    """The owner of this clone, where that is who has called sudo."""
+    """The user who has called sudo, if this clone is that user's; else None"""
     caller = os.environ.get("SUDO_UID", "0")
     if os.geteuid() != 0 or caller in ("", "0") or caller != str(REPO.stat().st_uid):
         return None
@@ -94,7 +96,7 @@ def sudo_user() -> pwd.struct_passwd | None:
 
 
 def hand_over() -> None:
-    """What root has written to the clone and to the cache is the caller's of sudo, who goes on there."""
+    """Give files that root has written to the clone and the cache to the caller of sudo."""
     if not (user := sudo_user()):
         return
     found, cache = [REPO, *REPO.rglob("*")], cache_dir()
@@ -108,7 +110,7 @@ def hand_over() -> None:
 
 
 def cache_dir() -> Path:
-    """Where downloads and builds are kept, outside the clone."""
+    """The folder outside the clone for downloads and builds"""
     user = sudo_user()
     home = Path(user.pw_dir) if user else Path.home()
     default = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "mpich-topo"
@@ -119,7 +121,7 @@ def cache_dir() -> Path:
 
 @contextmanager
 def lock(name: str, message: str) -> Iterator[None]:
-    """Hold the lock file NAME of the cache; say MESSAGE when somebody else has it."""
+    """Hold the lock file NAME of the cache. Print MESSAGE if another process has the lock."""
     with open(cache_dir() / f"{name}.lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,8 +133,8 @@ def lock(name: str, message: str) -> Iterator[None]:
 
 @contextmanager
 def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A temporary folder, gone afterwards. Several hundred MB may go there: not /tmp, where
-    that may be memory, but the cache."""
+    """A temporary folder, which is removed afterwards. It may get several hundred MB, so it is in
+    the cache, and not in /tmp, which may be in memory."""
     parent = parent or cache_dir() / "tmp"
     parent.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -157,15 +159,15 @@ def topo_version() -> str:
 
 
 def topo_commit() -> str:
-    """The last commit that changed what is put into MPICH, and whether it has changed since; nothing
-    where this is no git repository."""
+    """The last commit that changed files for MPICH, and whether they have changed since; "" if this
+    is no git repository"""
     parts = ["--", "patches", "src_overlay", "cvars"]
     if not (REPO / ".git").exists() or not shutil.which("git"):
         return ""
     try:
         commit = git("log", "-1", "--format=%H", *parts, cwd=REPO).strip()[:12]
         changed = git("--no-optional-locks", "status", "--porcelain", *parts, cwd=REPO)
-    except Failure:  # of another owner, for example
+    except Failure:  # for example, the repository has another owner
         return ""
     return f"{commit} with changes" if changed else commit
 
@@ -176,7 +178,7 @@ def _versions_file() -> dict[str, Any]:
 
 
 def tree_version(tree: Path) -> str:
-    """The version that a source tree says it has."""
+    """The version of MPICH that a source tree states"""
     path = tree / "maint/version.m4"
     if not tree.is_dir():
         raise Failure(f"{tree}: no such folder")
@@ -202,7 +204,7 @@ def parse_version(text: str, where: Path | str) -> str:
 
 
 def supported(version: str, where: Path) -> Row:
-    """The row of versions.toml for VERSION, which WHERE has."""
+    """The row of versions.toml for VERSION. WHERE: path of that source, for the error"""
     match = re.match(r"\d+\.\d+(?!\d)", version)
     for row in versions():
         if match and row["series"] == match[0]:
@@ -215,7 +217,7 @@ def supported(version: str, where: Path) -> Row:
 
 @functools.cache
 def warn(text: str) -> None:
-    """Say TEXT on standard error, once."""
+    """Print TEXT on standard error, only once."""
     print(f"{Path(sys.argv[0]).name}: warning: {text}", file=sys.stderr, flush=True)
 
 
@@ -299,8 +301,9 @@ def step(
     cwd: Path | None = None,
     env: Env | None = None,
 ) -> None:
-    """Run a long command with its output in LOG. On a terminal one line shows the time and
-    where it is; elsewhere a line appears every half minute. ^C ends all that it started."""
+    """Run a long command with its output in LOG. On a terminal, one line shows the time and the
+    last output; elsewhere, a line appears every half minute. ^C ends all processes that it
+    started."""
     log.parent.mkdir(parents=True, exist_ok=True)
     terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     start, shown = time.monotonic(), 0.0
@@ -354,7 +357,8 @@ def step(
 
 
 def git(*args: str | Path, cwd: Path) -> str:
-    """Git without the user's settings, with fixed names and dates: the same result anywhere."""
+    """Run git without the user's settings, and with fixed names and dates, so that results are
+    equal everywhere."""
     who = {"NAME": "mpich-topo authors", "EMAIL": "topo@localhost", "DATE": "2022-04-07T12:00:00Z"}
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env |= {f"GIT_{role}_{key}": who[key] for role in ("AUTHOR", "COMMITTER") for key in who}
@@ -367,7 +371,7 @@ def git_tree(tree: Path, patches: Iterable[Path]) -> None:
     """Make a git repository of the files in TREE, tag them `upstream`, and make every patch a
     commit upon them."""
     git("init", "-q", "-b", "topo", cwd=tree)
-    # bundled packages, whose size makes everything slow, and which no patch edits
+    # leave out bundled packages: they are large, and no patch edits them
     (tree / ".git/info/exclude").write_text("/modules/\n")
     git("add", "-A", cwd=tree)
     git("commit", "-q", "-m", "upstream", cwd=tree)
@@ -382,8 +386,8 @@ FORMAT_PATCH = ["format-patch", "-q", "--zero-commit", "--no-signature", "-N", "
 def apply_patches(
     tree: Path, patches: Iterable[Path], strict: bool = False, reverse: bool = False
 ) -> None:
-    """Apply patch files to the files in TREE: no fuzz, no rejects, no backups. A hunk may have
-    moved in a tree of the user's; STRICT allows not even that."""
+    """Apply patch files to the files in TREE: no fuzz, no rejects, no backups. Hunks may be at an
+    offset, since a user's tree may differ; STRICT forbids that."""
     options = ["-p1", "--fuzz=0", "--no-backup-if-mismatch", "-r", "-"]
     options.append("-R" if reverse else "-N")
     for patch in patches:

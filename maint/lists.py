@@ -1,11 +1,10 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The manifest of algorithms, and the five lists in MPICH's tree that it fills.
 
-Each list has an `add_` function, that takes the text of a file and returns it with the rows
-added behind those that the collective has, and a `read_` function, that reads the list anew, as
-its reader in MPICH does, and returns the (collective, name) pairs found. `make refresh` uses
-the first, `make patches-check` the second.
-"""
+Each list has an `add_` function and a `read_` function. `add_` takes the text of a file, and
+returns it with the new rows behind the existing rows of the collective. `read_` reads the list as
+its reader in MPICH does, and returns the (collective, name) pairs. `make refresh` uses the first,
+`make patches-check` the second."""
 
 import re
 import textwrap
@@ -57,7 +56,7 @@ OPTIONAL = {
     "nonblocking": bool,
 }
 
-# What a key stands for among the parameters of an algorithm's functions
+# {key of a row: name of the parameter in the algorithm's functions}
 PARAMS = {"segmented": "segments", "radix": "radix"}
 
 # The CVAR of an algorithm that is segmented, or has a radix
@@ -130,7 +129,7 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
 
 
 def nonblocking(row: Row) -> Row:
-    """The row of the nonblocking form, which "of" names as one."""
+    """The row of the nonblocking form of a row; its key "of" names that row."""
     return {
         **{key: row[key] for key in ("file", "help", "params", "selects") if key in row},
         "collective": f"i{row['collective']}",
@@ -189,7 +188,7 @@ def cvar_of(row: Row, name: str) -> str:
 
 
 def cvar_blocks(rows: list[Row]) -> str:
-    """The CVARs of cvars.txt, its text from the first entry on, and of algorithms."""
+    """The text of all our CVARs: cvars.txt from its first entry on, then CVARs of algorithms"""
     if not CVAR_BLOCKS.is_file():
         return ""
     text = CVAR_BLOCKS.read_text()
@@ -258,10 +257,11 @@ def read_makefile(text: str) -> Found:
 # -- coll_algorithms.txt ------------------------------------------------------------------------
 
 
-# A restriction of all algorithms of ours, where MPICH has communicators whose ranks are threads
+# A restriction of all our algorithms, in versions of MPICH with communicators whose ranks are
+# threads
 NO_THREADS = "no-threadcomm"
-# A restriction of MPICH's own reductions that add up in an order which follows the nodes, a topology, or
-# what arrives first (see MPIR_CVAR_COLL_TOPO_FIXED_ORDER)
+# A restriction of MPICH's own reductions whose order of additions depends on the nodes, on a
+# topology, or on the order of arrival (see MPIR_CVAR_COLL_TOPO_FIXED_ORDER)
 ANY_ORDER = "any-order"
 ORDER_OF_PLACES = {
     *("smp", "sched_smp", "tree", "tsp_tree", "ccl", "tsp_recexch_multiple_buffer"),
@@ -286,7 +286,7 @@ def add_algorithms(text: str, rows: list[Row]) -> str:
     for row in rows:
         start, end = section(lines, f"{row['collective']}-intra:", 0, "coll_algorithms.txt")
         if any("allcomm:" in line for line in lines[start:end]):
-            end = start  # gen_coll.py takes all rows after an allcomm one for allcomm ones
+            end = start  # gen_coll.py takes all rows behind an allcomm row for allcomm rows
         new = [f"    {row['name']}"]
         restrictions = row.get("restrictions", []) + [NO_THREADS] * (NO_THREADS in text)
         if row.get("selects"):
@@ -301,7 +301,7 @@ def add_algorithms(text: str, rows: list[Row]) -> str:
 
 
 def read_algorithms(text: str) -> Found:
-    # as load_coll_algos() of maint/gen_coll.py
+    # same rules as load_coll_algos() of maint/gen_coll.py
     found, collective = set(), None
     for line in text.split("\n"):
         if match := re.match(r"(\w+)-(intra|inter):", line):
@@ -320,7 +320,7 @@ def add_cvars(text: str, rows: list[Row]) -> str:
         name = f"MPIR_CVAR_{row['collective'].upper()}_INTRA_ALGORITHM"
         start, end = cvar_block(lines, name)
         last = max(i for i in range(start, end) if re.match(r"\s+\w+\s+-\s", lines[i]))
-        # the dashes of the new rows stand below each other, and below upstream's where they can
+        # align the dashes of the new rows, if possible with upstream's
         names = [r["name"] for r in rows if r["collective"] == row["collective"]]
         width = max(len(lines[last].split("-")[0].lstrip()) - 1, *map(len, names))
         lines.insert(last + 1, f"        {row['name']:<{width}} - {row['help']}")
@@ -343,7 +343,7 @@ def cvar_block(lines: list[str], name: str) -> tuple[int, int]:
 
 
 def read_cvars(text: str) -> Found:
-    # as maint/extractcvars: a leading word followed by " - " is a value
+    # same rules as maint/extractcvars: a leading word followed by " - " is a value
     found = set()
     for block in re.split(r"^    - name\s*: ", text, flags=re.MULTILINE)[1:]:
         if match := re.match(r"MPIR_CVAR_(\w+)_INTRA_ALGORITHM\n", block):
@@ -415,12 +415,12 @@ def add_tests(text: str, rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-# of the collective's name, in a part of the list
+# {part of the list: prefix of the collective's name}
 PREFIXES = {"intra-blocking": "", "intra-nonblocking": "i"}
 
 
 def read_tests(text: str) -> Found:
-    # as load_config() of test/mpi/maint/gen_coll_cvar.py
+    # same rules as load_config() of test/mpi/maint/gen_coll_cvar.py
     found: Found = set()
     algorithms, collective, kind = False, "", ""
     for line in text.split("\n"):
@@ -437,7 +437,7 @@ def read_tests(text: str) -> Found:
 
 # -- all of them ------------------------------------------------------------------------------------
 
-# path (with the collective's name filled in), add, read
+# (path, add, read); the name of the collective replaces {} in the path
 LISTS = [
     ("src/mpi/coll/{}/Makefile.mk", add_makefile, read_makefile),
     ("src/mpi/coll/coll_algorithms.txt", add_algorithms, read_algorithms),
@@ -460,7 +460,8 @@ def per_file(rows: list[Row]) -> Iterator[tuple[str, list[Row], Add, Read]]:
 
 
 def catalog_row(row: Row) -> tuple[str, str]:
-    """The family of an algorithm's schedules, and what tells those of a family apart: see topo_catalog.h."""
+    """(family of an algorithm's schedules, argument that selects a schedule of the family): see
+    topo_catalog.h"""
     of_lanes = row["collective"].removesuffix("v").removesuffix("_block").upper()
     arg = {
         "lanes": f"MPII_TOPO_LANES__{of_lanes}",
@@ -543,7 +544,7 @@ def topo_algos_h(rows: list[Row]) -> str:
 
 
 def topo_version_h() -> str:
-    """What says that a library is patched; patching.py adds the commit."""
+    """topo_version.h, by which a library shows that it is patched; patching.py adds the commit."""
     return f"""\
 /*
  * Copyright (C) by Argonne National Laboratory
@@ -565,7 +566,8 @@ def topo_version_h() -> str:
 
 
 def algorithms_table(rows: list[Row]) -> str:
-    """README.md's table. Collectives with the same algorithms share a line. topo_auto and baselines have none."""
+    """README.md's table of algorithms. Collectives with the same algorithms share a line. topo_auto
+    and baselines are left out."""
     of: dict[str, dict[str, str]] = {}
     for row in rows:
         is_one = "of" not in row or has_own_file(row)
@@ -592,7 +594,7 @@ Generated by `make refresh` from cvars/; edit there, not here.
 
 
 def generated_patch(source: Source, rows: list[Row], work: Path) -> tuple[str, bytes]:
-    """Name and content of the generated patch, made in the empty folder WORK."""
+    """(name, content) of the generated patch, which is made in the empty folder WORK"""
     hand = [patch for patch in series(source.row) if not is_generated(patch)]
     wanted = {path for path, *_ in per_file(rows)}
     for patch in hand:
@@ -614,7 +616,7 @@ def generated_patch(source: Source, rows: list[Row], work: Path) -> tuple[str, b
 
 
 def generate(source: Source) -> dict[Path, bytes]:
-    """{path in the repository: content} of all that is generated."""
+    """{path in the repository: content} of all generated files"""
     rows = load_manifest()
     with scratch("refresh-") as work:
         name, patch = generated_patch(source, rows, work)

@@ -1,11 +1,10 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Apply the series and the overlay to a source tree, all or nothing, and take them back.
 
-In the tree stay a record, .mpich-topo (JSON: checksums of what was changed and added, and the
-patches, so that they can be taken back when the clone has moved on), and nothing else. While
-files are being replaced, .mpich-topo.undo holds the originals: a run that was cut short is undone
-by the next one.
-"""
+A patched tree has a record, .mpich-topo, and no other additional file. It is JSON with checksums of
+changed and new files, and with the patches, so that they can be reversed after the clone has
+changed. While files are being replaced, .mpich-topo.undo holds the originals. If a run is cut
+short, the next run restores them."""
 
 import hashlib
 import json
@@ -41,7 +40,7 @@ Record = dict[str, Any]
 
 
 def digest(path: Path) -> str | None:
-    """sha256 of a file, None where there is none."""
+    """sha256 of a file, None if there is no such file"""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
@@ -49,14 +48,14 @@ def digest(path: Path) -> str | None:
 
 
 def version_header() -> str:
-    """The header of the overlay that says the version, with the commit, where it is known."""
+    """The overlay's header with the version, and with the commit if it is known"""
     text, commit = (OVERLAY / VERSION_HEADER).read_text(), topo_commit()
     return re.sub(r'(MPII_TOPO_VERSION ".*)"', rf'\1 ({commit})"', text) if commit else text
 
 
 def apply(tree: Path, strict: bool = False, where: Path | None = None) -> str:
-    """Patch TREE, a copy of WHERE if that is given. STRICT: refuse hunks at an offset. Returns a line
-    that says what was done."""
+    """Patch TREE. WHERE: path for messages, if TREE is a copy of it. STRICT: refuse hunks at an
+    offset. Returns a line that says what was done."""
     tree = tree.absolute()
     where = where or tree
     version = tree_version(tree)
@@ -117,8 +116,8 @@ def apply(tree: Path, strict: bool = False, where: Path | None = None) -> str:
 
 
 def local_changes(tree: Path, names: list[str]) -> list[str]:
-    """Which of the files NAMES differ from what is committed, where TREE is a git checkout: ours
-    among these changes could not be told from the user's."""
+    """The files of NAMES that differ from the last commit, if TREE is a git checkout. After
+    patching, the user's changes in them could not be distinguished from ours."""
     if not (tree / ".git").exists() or not shutil.which("git"):
         return []
     command = ["git", "--no-optional-locks", "diff", "--name-only", "-z", "HEAD", "--", *names]
@@ -130,8 +129,8 @@ def local_changes(tree: Path, names: list[str]) -> list[str]:
 
 
 def why_not(tree: Path, patches: list[Path], failed: Path, output: str) -> str:
-    """Why the patch FAILED does not apply to TREE, in a line; OUTPUT is what `patch` says."""
-    for patch in reversed(patches):  # the last that is applied can be taken back
+    """A line that says why the patch FAILED does not apply to TREE; OUTPUT: that of `patch`"""
+    for patch in reversed(patches):  # a patch that can be reversed is applied already
         with tempfile.TemporaryDirectory() as work:
             for name in touched(patch.read_text(errors="surrogateescape")):
                 copy(tree / name, Path(work) / name)
@@ -166,7 +165,7 @@ def changed_since(tree: Path, record: Record) -> list[str]:
 
 
 def reverse(tree: Path) -> str:
-    """Take back what apply() did."""
+    """Reverse apply()."""
     tree = tree.absolute()
     tree_version(tree)
     check_writable(tree)
@@ -199,8 +198,8 @@ def reverse(tree: Path) -> str:
 
 @contextmanager
 def stage(tree: Path) -> Iterator[Path]:
-    """A folder within TREE, so that a full disk shows before anything is changed and files are
-    moved by renaming."""
+    """A temporary folder inside TREE, so that a full disk is noticed before any change, and files
+    can be moved by renaming."""
     path = Path(tempfile.mkdtemp(prefix=".mpich-topo.new.", dir=tree))
     try:
         yield path
@@ -230,8 +229,8 @@ def copy(source: Path, dest: Path) -> None:
 
 
 def replace(tree: Path, work: Path, new: list[str], gone: list[str]) -> None:
-    """Move the files NEW from WORK into TREE and remove those named in GONE; on any error,
-    ^C included, everything is as before."""
+    """Move the files NEW from WORK into TREE, and remove the files GONE. After any error or ^C,
+    TREE is as before."""
     undo = work / "undo"
     undo.mkdir()
     for name in [*new, *gone]:
@@ -271,14 +270,14 @@ def missing_folders(tree: Path, names: list[str]) -> list[str]:
 
 
 def remove_empty(tree: Path, folder: Path) -> None:
-    """Remove the folders that only our files needed."""
+    """Remove FOLDER and its parents in TREE, as far as they are empty."""
     while folder != Path(".") and not any((tree / folder).iterdir()):
         (tree / folder).rmdir()
         folder = folder.parent
 
 
 def recover(tree: Path) -> str:
-    """Put back the originals that a run cut short has left."""
+    """Restore the originals if an earlier run was cut short."""
     undo = tree / UNDO
     for old in tree.glob(".mpich-topo.new.*"):
         shutil.rmtree(old, ignore_errors=True)

@@ -1,5 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What `maint/check --record` found, in maint/results.json, and the generated tables of README.md."""
+"""Keeps the results of `maint/check --record` in maint/results.json, and makes README.md's
+tables."""
 
 import json
 import re
@@ -25,8 +26,9 @@ def load() -> list[dict[str, Any]]:
 
 
 def count(report: Path) -> Counter[str]:
-    """How many tests of each kind are in a report of pytest, and of each folder and kind. A test that
-    has run tests with another MPICH tells so in its properties: they count as `BINDIR:library passed`."""
+    """Numbers of tests in a report of pytest, by outcome, and by folder and outcome. A test that
+    has run tests with another MPICH has them in its properties; they count as `BINDIR:library
+    passed`."""
     total: Counter[str] = Counter()
     root = ET.parse(report).getroot()
     for suite in root.iter("testsuite"):
@@ -44,8 +46,8 @@ def count(report: Path) -> Counter[str]:
 
 
 def record(bindir: Path | None, total: Counter[str], slow: bool) -> None:
-    """Keep the outcome of all tests with the MPICH in BINDIR, if it was they, and with others that tests
-    have run, each in place of an older one."""
+    """Record the results of all tests with the MPICH in BINDIR, unless it is None, and of tests
+    with other builds of MPICH. New results replace old ones of the same build."""
     others = {key.rpartition(":")[0] for key in total if ":" in key}
     rows = load()
     builds = [(bindir, "")] if bindir else []
@@ -67,10 +69,10 @@ def record(bindir: Path | None, total: Counter[str], slow: bool) -> None:
 
 
 def commit() -> str:
-    """What was tested: a commit, and whether more was changed"""
+    """The tested commit, and whether there were changes that are not committed"""
     try:
         found = git("rev-parse", "--short=12", "HEAD", cwd=REPO).strip()
-        # what --record itself writes is no change
+        # files that --record itself writes are no change
         ours = [
             f":!{path.relative_to(REPO)}" for path in (PATH, README) if path.is_relative_to(REPO)
         ]
@@ -101,7 +103,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def cell(counts: dict[str, int]) -> str:
-    """What there is of a folder's tests: 120, or 118, 2 failed; none were run: -"""
+    """Text for the tests of a folder, such as "120" or "118, 2 failed"; "-" if none were run"""
     if not any(counts.values()):
         return "-"
     more = [f"{counts[kind]} {kind}" for kind in ("failed", "skipped") if counts[kind]]
@@ -109,7 +111,7 @@ def cell(counts: dict[str, int]) -> str:
 
 
 def generate() -> dict[Path, bytes]:
-    """{README.md: its content with the tables of now}"""
+    """{README.md: its content with up-to-date tables}"""
     text = README.read_text()
     tables = {
         "cvars/algorithms.toml": algorithms_table(load_manifest()),

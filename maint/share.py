@@ -1,7 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What users find in PREFIX/share: manual pages, completion for bash, and a module file.
+"""Makes the files in PREFIX/share: manual pages, completion for bash, and a module file.
 
-Pages and completion are made from what the programs print for --help.
+Pages and completion are made from the output of --help of each program.
 """
 
 import itertools
@@ -57,11 +57,12 @@ prepend-path PKG_CONFIG_PATH {prefix}/lib/pkgconfig
 
 
 def install_share(prefix: Path, mpich: str, final: Path | None = None) -> None:
-    """Write all of it for the programs that are in PREFIX, and will be in FINAL."""
+    """Write all files for the programs in PREFIX. FINAL: the later path of PREFIX"""
     share, version = prefix / "share", topo_version()
     modules = share / "modulefiles"
     final = final or prefix
-    shutil.rmtree(modules / "mpich-topo", ignore_errors=True)  # of another version, as these:
+    # remove files of other versions
+    shutil.rmtree(modules / "mpich-topo", ignore_errors=True)
     for old in [*share.glob("man/man1/topo-*"), *share.glob(f"{COMPLETIONS}/topo-*")]:
         old.unlink()
     module = MODULE.format(
@@ -79,7 +80,7 @@ def install_share(prefix: Path, mpich: str, final: Path | None = None) -> None:
 
 
 def pages_and_completion(program: Path, version: str) -> dict[str, str]:
-    """{path below share: content}"""
+    """{path below share: content} of the pages and the completion of a program"""
     name = program.name
     text = help_of(program)
     texts = {command: help_of(program, command) for command in commands(text)}
@@ -92,11 +93,12 @@ def pages_and_completion(program: Path, version: str) -> dict[str, str]:
     return found
 
 
-# -- what --help tells --------------------------------------------------------------------------
+# -- output of --help ---------------------------------------------------------------------------
 
 
 def help_of(*words: str | Path) -> str:
-    """MPI_Init, which is before it in some programs, may wait for a network that is not there."""
+    """The output of --help. There is a timeout, since some programs call MPI_Init before, which may
+    wait for a network that does not exist."""
     return run(["timeout", "60", *words, "--help"], env=os.environ | {"COLUMNS": "80"})
 
 
@@ -106,14 +108,15 @@ def commands(text: str) -> list[str]:
 
 
 def options(text: str) -> str:
-    """All of them, with spaces between."""
+    """All options in a help text, separated by spaces"""
     tags = re.findall(r"(?m)^ {2,6}(-.*?)(?:  |$)", text)
     words = re.findall(r"(?<!\S)-[\w-]+", "\n".join(tags))
     return " ".join(dict.fromkeys(words))
 
 
 def usage_and_rest(text: str) -> tuple[str, str]:
-    """click indents all but its lists by two columns: the rest is without."""
+    """(usage line, rest) of a help text. The rest is without click's indentation of two columns,
+    which lists do not have."""
     match = re.fullmatch(r"(?s)Usage: (.*?)\n(?=\S|\n)(.*)", text)
     if not match:
         raise Failure(f"found no usage in its --help:\n{text}")
@@ -123,7 +126,7 @@ def usage_and_rest(text: str) -> tuple[str, str]:
 
 
 def summary(text: str) -> str:
-    """The first sentence."""
+    """The first sentence of a help text"""
     rest = usage_and_rest(text)[1]
     return " ".join(re.split(r"\.\s|\.?\n\n", rest + "\n\n")[0].split())
 
@@ -172,8 +175,8 @@ def roff(text: str) -> str:
 
 
 def body(text: str) -> Iterator[str]:
-    """What is below the usage. Indented lines are a list, or an example."""
-    text = re.sub(r"(\w-)\n +(?=\w)", r"\1", text)  # a word on two lines
+    """The text below the usage in macros of man(7). Indented lines are a list or an example."""
+    text = re.sub(r"(\w-)\n +(?=\w)", r"\1", text)  # join words that were broken at a hyphen
     lines = re.sub(r"(?m)^(Exit status:) ", r"\1\n\n", text).split("\n")
     of_kind = dict(enumerate(kinds(lines)))
     for kind, group in itertools.groupby(range(len(lines)), of_kind.get):
@@ -198,13 +201,13 @@ def body(text: str) -> Iterator[str]:
 
 
 def kinds(lines: list[str]) -> Iterator[str]:
-    """What each line is. The text of an item is at least 5 columns deeper than the item."""
+    """The kind of each line. The text of an item is at least 5 columns deeper than the item."""
     indents = [len(line) - len(line.lstrip()) for line in lines]
     is_item = [
         indent > 0 and (below >= indent + 12 or bool(re.match(r" +(-|.*\S  +\S)", line)))
         for line, indent, below in zip(lines, indents, [*indents[1:], 0], strict=True)
     ]
-    kind, depth = "", 0  # of the item or example that goes on
+    kind, depth = "", 0  # of the current item or example
     following = zip(lines, indents, is_item, [*is_item[1:], False], strict=True)
     for line, indent, item, next_item in following:
         if kind == "example" and indent > depth:

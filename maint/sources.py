@@ -26,7 +26,7 @@ from common import (
     versions,
 )
 
-# of apt: URI, suites, components, Signed-By line
+# an entry in apt's sources: URI, suites, components, Signed-By line
 Entry = tuple[str, list[str], list[str], str]
 
 
@@ -39,20 +39,20 @@ def given() -> list[Path]:
 
 
 def source_path(path: str | None = None) -> Path:
-    """Where MPICH's source is: PATH, or the first of $MPICH_SRC, or the tarball in the cache, which
-    is downloaded when it is not there."""
+    """The path of MPICH's source: PATH, or the first of $MPICH_SRC, or the tarball in the cache,
+    which is downloaded if it is missing."""
     return Path(path) if path else next(iter(given()), None) or fetch(versions()[0])
 
 
 def find(row: Row) -> "Source | None":
-    """The source for a row of versions.toml, if it is there: in $MPICH_SRC, or in the cache, where
-    a user may put a tarball or a tree, too."""
+    """The source for a row of versions.toml, from $MPICH_SRC or the cache; None if both lack it.
+    Users may also put a tarball or a tree into the cache."""
     for path in given():
         source = Source(path)
         if source.row == row:
             return source
     if "tarball" in row and (cache_dir() / row["tarball"]).is_file():
-        return Source(fetch(row))  # which checks it
+        return Source(fetch(row))  # fetch() checks it
     for version in (*row["tested"], f"{row['series']}*"):
         for name in (f"mpich-{version}", f"mpich-{version}.tar.*"):
             for path in sorted(cache_dir().glob(name), reverse=True):
@@ -61,8 +61,8 @@ def find(row: Row) -> "Source | None":
 
 
 def find_all() -> tuple[list["Source"], list[Row]]:
-    """The sources that are there, one for each row of versions.toml, and the rows without one. That
-    of the first row is downloaded when there is none."""
+    """(sources, rows without a source) for the rows of versions.toml. If there is no source at all,
+    that of the first row is downloaded."""
     found = {row["series"]: find(row) for row in versions()}
     if not any(found.values()):
         first = versions()[0]
@@ -83,7 +83,7 @@ def content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def tarball_root(tar: tarfile.TarFile) -> tuple[str, str]:
-    """The folder of an MPICH tarball that holds everything, and its version."""
+    """(top folder of an MPICH tarball, version of MPICH)"""
     name = os.fsdecode(tar.name or "")
     for member in tar:
         is_version = member.isfile() and member.name.endswith("maint/version.m4")
@@ -98,7 +98,7 @@ class Source:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self.root: str | None = None  # of a tarball
+        self.root: str | None = None  # top folder of a tarball; None: a tree
         if self.path.is_dir():
             self.version = tree_version(self.path)
         elif self.path.is_file():
@@ -112,7 +112,7 @@ class Source:
         self.row = supported(self.version, path)
 
     def digest(self) -> str:
-        """What identifies the content."""
+        """A checksum of the content"""
         if self.root is not None:
             return sha256(self.path)
         total = hashlib.sha256()
@@ -134,7 +134,7 @@ class Source:
                 dest,
                 symlinks=True,
                 dirs_exist_ok=True,
-                ignore=shutil.ignore_patterns(".git"),  # of a submodule too, where it is a file
+                ignore=shutil.ignore_patterns(".git"),  # in a submodule, .git is a file
             )
         elif self.root is None:
             for name in only or ():
@@ -163,8 +163,8 @@ GIT = "https://github.com/pmodels/mpich"
 
 
 def fetch(row: Row) -> Path:
-    """Where the cache has the source for a row of versions.toml, which is downloaded and checked
-    unless it is there."""
+    """The path in the cache of the source for a row of versions.toml. If it is missing, it is
+    downloaded and checked."""
     with lock("fetch", "waiting for another download of MPICH's source"):
         return fetch_debian(row) if "debian" in row else fetch_git(row)
 
@@ -186,7 +186,7 @@ def fetch_git(row: Row) -> Path:
         clone = [
             ["git", "clone", "-q", *shallow, "--branch", f"v{version}", GIT, str(tree)],
         ]
-        if branch := row.get("folder"):  # it may have moved on
+        if branch := row.get("folder"):  # a branch may have changed
             clone = [
                 ["git", "init", "-q", str(tree)],
                 ["git", "-C", str(tree), "fetch", "-q", *shallow, GIT, row["commit"]],
@@ -257,8 +257,8 @@ def fetch_debian(row: Row) -> Path:
 
 
 def download(row: Row, work: Path) -> Path:
-    """Download with apt, which checks Debian's signature, but with lists and settings of our
-    own: the machine's sources are only read, to know its mirror."""
+    """Download with apt, which checks Debian's signature. It uses lists and settings of its own;
+    the machine's sources are only read, for the address of the mirror."""
     entries = mirrors()
     if not entries:
         raise Failure(

@@ -1,9 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What topo-tune knows of MPICH: its algorithms, and what it selects by itself.
+"""Makes topo-tune's data on MPICH: its algorithms, and its built-in selection.
 
-From MPICH's source and cvars/ to maint/topo_tune/mpich-<version>.json, so that no such list is kept
-by hand.
-"""
+It reads MPICH's source and cvars/, and makes maint/topo_tune/mpich-<version>.json, so that no such
+list is kept by hand."""
 
 import json
 import re
@@ -14,19 +13,19 @@ from lists import NO_THREADS, add_algorithms, cvar_blocks
 from sources import Source
 
 ALGORITHMS = "src/mpi/coll/coll_algorithms.txt"
-CVARS = [  # where the CVARs stand that give parameters
+CVARS = [  # files with the CVARs that set parameters
     "src/mpi/coll/cvars.txt",
     "src/mpi/coll/alltoall/alltoall_intra_k_brucks.c",
     "src/mpi/coll/ialltoall/ialltoall_tsp_brucks.c",
     "src/mpi/coll/ialltoall/ialltoall_tsp_scattered.c",
 ]
 BUILTIN = "maint/tuning/coll/mpir/generic.json"
-READER = "src/mpi/coll/src/csel.c"  # of selection files
+READER = "src/mpi/coll/src/csel.c"  # reads selection files
 PARAMETERS = "src/mpi/coll/src/csel_container.c"
 TYPES = "src/mpi/coll/include/coll_types.h"
-NAMES = "src/mpi/coll/src/coll_impl.c"  # of values of parameters
+NAMES = "src/mpi/coll/src/coll_impl.c"  # has the names of values of parameters
 SOURCES = [ALGORITHMS, BUILTIN, READER, PARAMETERS, TYPES, NAMES, *CVARS]
-# what 4.0 takes "=any" of; later versions take it of everything
+# conditions for which 4.0 accepts "=any"; later versions accept it for all
 ANY = ("comm_size", "comm_hierarchy", "avg_msg_size", "total_msg_size", "count")
 
 
@@ -35,15 +34,15 @@ def path_for(series: str) -> Path:
 
 
 def read_algorithms(text: str, cvars: dict[str, str]) -> dict[str, dict[str, Row]]:
-    """{collective: {name of the function: what is to know of it}} of coll_algorithms.txt, by the rules
-    of maint/gen_coll.py."""
+    """{collective: {name of the function: its row}} from coll_algorithms.txt, by the rules of
+    maint/gen_coll.py"""
     result: dict[str, dict[str, Row]] = {}
     rows: list[tuple[str, str, str, dict[str, str]]] = []
     for line in text.split("\n"):
         if match := re.match(r"(\w+)-(intra|inter):", line):
             collective, kind = match.groups()
             found = result.setdefault(collective, {})
-            # what gen_coll.py assumes and the file does not list
+            # gen_coll.py assumes this algorithm, which the file does not list
             if not collective.startswith("i"):
                 found[function(collective, "allcomm", "nb")] = {}
         elif match := re.match(r"\s+(\w+)\s*$", line):
@@ -59,7 +58,7 @@ def read_algorithms(text: str, cvars: dict[str, str]) -> dict[str, dict[str, Row
             row["restrictions"] = restrictions
         if "extra_params" in keys:
             pairs = zip(words(keys["extra_params"]), words(keys["cvar_params"]), strict=True)
-            # a constant, param=value, is none that can be given
+            # leave out constants, param=value, since a file cannot set them
             row["params"] = {
                 param: default(collective, cvar, cvars) for param, cvar in pairs if cvar != "-"
             }
@@ -78,8 +77,9 @@ def words(text: str) -> list[str]:
 
 
 def default(collective: str, cvar: str, cvars: dict[str, str]) -> Row:
-    """The CVAR that gives a parameter where a file does not, and its default."""
-    # one CVAR for all that throttle, and for both forms of what has segments or a radix of ours
+    """The CVAR that sets a parameter if a file does not, and its default"""
+    # all collectives share the CVAR THROTTLE; the blocking and the nonblocking form share our
+    # segments and radix
     if cvar == "THROTTLE":
         collective = "alltoall"
     elif re.fullmatch(r"\w+_SEGMENT_BYTES|(TOPO_\w+|RECURSIVE_DOUBLING)_KVAL", cvar):
@@ -98,7 +98,7 @@ def read_cvars(text: str) -> dict[str, str]:
 
 
 def add_values(rows: dict[str, dict[str, Row]], types: str, names: str) -> None:
-    """Add the names of values to the parameters that have such."""
+    """Add the names of values to parameters whose values have names."""
     trees = [name.lower() for name in re.findall(r"^    MPIR_TREE_TYPE_(\w+)", types, re.M)]
     plain = [name for name in trees if not name.startswith("topology")]
     topology = re.findall(r"_from_string_with_topo\((\w+)\)", names)
@@ -120,7 +120,7 @@ def add_wave(rows: dict[str, dict[str, Row]], parameters: str, cvars: dict[str, 
 
 
 def read_grammar(reader: str, parameters: str) -> Row:
-    """What a selection file may say to the reader of a version, as topo_tune.grammar explains it."""
+    """The grammar of selection files that the reader of a version accepts: see topo_tune.grammar"""
     found = re.findall(r'!(strn?cmp)\(ckey, "(\w+)(<=|<|=)(\w*)"', reader)
     forms: dict[str, list[str]] = {}
     for compare, name, op, value in sorted(found, key=lambda row: ["<=", "<", "="].index(row[2])):

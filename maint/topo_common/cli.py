@@ -1,7 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The frame of every tool's command line, made with click.
 
-A command says what it could not do by a Failure. Exit status of all tools:
+A command that cannot do its work raises a Failure. Exit status of all tools:
 
 0    done
 1    it could not be done: a failed launch, a disk that is full, a standard output that was closed
@@ -30,17 +30,17 @@ EXIT_STATUS = (
     "Exit status: 0 success; 1 failure (a failed launch, a full disk, standard output closed);"
     " 2 an error in the command line, or in a file that it names; 130 interrupted."
 )
-# beside the packages, in the repository and where it is installed
+# the file is beside the packages, both in the repository and where it is installed
 VERSIONS = Path(__file__).resolve().parent.parent / "versions.toml"
 
 
 def version() -> str:
-    """Of mpich-topo."""
+    """The version of mpich-topo"""
     return str(_versions()["topo"])
 
 
 def mpich_versions() -> list[str]:
-    """The releases of MPICH that the tests were run on."""
+    """The releases of MPICH with which the tests were run"""
     return [version for row in _versions()["mpich"] for version in row["tested"]]
 
 
@@ -50,7 +50,7 @@ def _versions() -> dict[str, Any]:
 
 
 class OutputFile(click.ParamType):
-    """A file to write. It is known at once whether it can be."""
+    """A file to write. A file that cannot be written is an error at once, before any work."""
 
     name = "file"
 
@@ -63,7 +63,7 @@ class OutputFile(click.ParamType):
 
 
 class FloatRange(click.FloatRange):
-    """A range that neither nan nor inf is in."""
+    """A range of finite numbers, without nan and inf"""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -75,7 +75,7 @@ class FloatRange(click.FloatRange):
 
 
 def over_option(default: float, text: str) -> Any:
-    """Of a command that compares"""
+    """The option --over of a command that compares"""
     limits = FloatRange(1, 1e6)
     return click.option(
         "--over", metavar="TIMES", type=limits, default=default, show_default=True, help=text
@@ -86,8 +86,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="For programs
 
 
 class Group(click.Group):
-    """The commands of a tool, with -h, --version, a hint for a misspelt command, and what the exit
-    status means."""
+    """The commands of a tool. Adds -h, --version, a hint for a misspelt command, and an explanation
+    of the exit status."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         settings = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -132,7 +132,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 def run(name: str, command: click.Command, args: Sequence[str] | None = None) -> int:
     """Run the `command` of the tool `name` with `args`, by default those of the process. Returns the
-    exit status; what could not be done is said on standard error, in a line."""
+    exit status. Prints an error as one line on standard error."""
     status, text = _outcome(name, command, args)
     try:
         if sys.stdout:
@@ -147,13 +147,13 @@ def run(name: str, command: click.Command, args: Sequence[str] | None = None) ->
 
 
 def complain(name: str, text: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     with contextlib.suppress(OSError, ValueError):
         print(f"{name}: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 def drop_standard_output() -> None:
-    """Forget what is left in the buffer of standard output: it cannot be written."""
+    """Drop the buffer of standard output, since it cannot be written."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -161,10 +161,10 @@ def drop_standard_output() -> None:
 
 
 def _outcome(name: str, command: click.Command, args: Sequence[str] | None) -> tuple[int, str]:
-    """(exit status, what to say)"""
+    """(exit status, error message or "")"""
     try:
         words = list(sys.argv[1:] if args is None else args)
-        # as command.main(), but that has its own ways with ^C and a closed standard output
+        # like command.main(), which would handle ^C and a closed standard output by itself
         with command.make_context(name, words) as ctx:
             result = command.invoke(ctx)
         return (result if isinstance(result, int) else 0), ""
@@ -198,7 +198,7 @@ def _outcome(name: str, command: click.Command, args: Sequence[str] | None) -> t
 
 def _about_output(error: Exception) -> str:
     if isinstance(error, BrokenPipeError):
-        return ""  # whoever read has seen enough, as head(1)
+        return ""  # the reader, such as head(1), has ended: no error
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
         return f"standard output: {error.strerror}"
     return f"{getattr(error, 'strerror', None) or error}"

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Reading files that may be bad, writing files that are whole or not there, and folders that are ours."""
+"""Reads files that may be wrong, writes files completely or not at all, and locks folders."""
 
 import contextlib
 import errno
@@ -18,21 +18,21 @@ from typing import Any, NoReturn
 
 from topo_common.text import short, step
 
-# A matrix of 512 hosts takes 2 MB; more than this is none of our files, and would only fill memory.
+# A matrix of 512 hosts takes 2 MB. A file larger than this is no file of these tools.
 SIZE_LIMIT = 256 * 1024 * 1024
 MAX_NESTING = 64
-SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON may write it
-# exit status: what the user has to change, the command line or a file that it names
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair in JSON
+# exit status if the command line, or a file that it names, is wrong
 WRONG = 2
-# what the system says that another path would not have helped
+# errors of the system that do not depend on the path
 RUNNING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}
 RUNNING |= {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 NOTHING = "nothing was written"
 
 
 class Failure(Exception):
-    """Something could not be done. The text is all that the user needs, in one line; `status` is the
-    exit status of the tool."""
+    """An error. The text is one line and has all that the user needs; `status` is the exit status
+    of the tool."""
 
     def __init__(self, text: str, status: int = 1) -> None:
         super().__init__(text)
@@ -40,8 +40,8 @@ class Failure(Exception):
 
 
 class InputError(Failure):
-    """A file of the command line is not there, or says something that it may not say. The text is one
-    line: file, place, what was found and what is expected."""
+    """An error in a file of the command line: it is missing, or its content is wrong. The text is
+    one line: file, place, what was found and what is expected."""
 
     def __init__(self, path: object, text: str, where: str | None = None) -> None:
         parts = [str(path), where, text] if where else [str(path), text]
@@ -49,14 +49,14 @@ class InputError(Failure):
 
 
 def refused(path: object, error: OSError, kept: str = "") -> Failure:
-    """What the system says of a path: an InputError, unless a disk is full or the like. kept: what is
-    there all the same."""
+    """The Failure for an error of the system with a path: an InputError, unless a disk is full or
+    the like. kept: a text on results that exist"""
     text = f"{error.strerror or error}" + (f"; {kept}" if kept else "")
     return Failure(f"{path}: {text}") if error.errno in RUNNING else InputError(path, text)
 
 
 def json_type(value: Any) -> str:
-    """The name of a JSON value's type, as the library prints it."""
+    """The name of the type of a JSON value, as the library prints it"""
     names = {bool: "boolean", int: "int", float: "double", str: "string", list: "array"}
     return "null" if value is None else names.get(type(value), "object")
 
@@ -64,7 +64,7 @@ def json_type(value: Any) -> str:
 def read_bytes(path: str | os.PathLike[str], limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes.
 
-    Raises InputError where there is none, it may not be read, is empty or too long."""
+    Raises InputError if there is no such file, or if it cannot be read, is empty or too long."""
     try:
         # O_NONBLOCK: opening a FIFO would wait for a writer
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -98,24 +98,25 @@ def _decoded(path: str | os.PathLike[str], limit: int | None) -> str:
 
 
 class _Refused(Exception):
-    """A word of JSON that we do not take."""
+    """A word of JSON that these tools do not accept"""
 
     def __init__(self, text: str, pattern: str, count: int = 1) -> None:
         super().__init__(text)
-        self.pattern, self.count = pattern, count  # it is this match outside of strings
+        self.pattern, self.count = pattern, count  # match number `count` outside strings
 
 
 def read_json(path: str | os.PathLike[str], limit: int | None = None) -> Any:
-    """What a file of JSON holds, as parse_json() takes it."""
+    """The value in a file of JSON, by parse_json()"""
     return parse_json(_decoded(path, limit), path)
 
 
 def parse_json(text: str, path: object) -> Any:
-    """What json.loads gives for the text of a file, and nothing that JSON does not have, or that cannot
-    be written again: NaN, Infinity, numbers that overflow, a key twice in one object, halves of
-    surrogate pairs, and more than MAX_NESTING levels are refused.
+    """The value of the JSON text of a file, as by json.loads. It refuses values that JSON does not
+    have, or that cannot be written again: NaN, Infinity, numbers that overflow, a key twice in one
+    object, halves of surrogate pairs, and more than MAX_NESTING levels.
 
-    Raises InputError with the place for a file that ends early or is not JSON."""
+    Raises InputError, with the place, for such a value, and for a file that ends early or is not
+    JSON."""
 
     def refuse(word: str) -> NoReturn:
         raise _Refused(f"found {word[:24]}, expected a finite number", re.escape(word))
@@ -125,7 +126,7 @@ def parse_json(text: str, path: object) -> Any:
         return value if math.isfinite(value) else refuse(word)
 
     def to_int(word: str) -> int:
-        # a number beyond double precision's range would overflow later, far from the file
+        # a number beyond the range of a double would overflow later, where no file can be named
         return int(word) if len(word) < 300 else refuse(word)
 
     def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def parse_json(text: str, path: object) -> Any:
 
 
 def _half_pair(value: Any, where: str = "$") -> tuple[str, str] | None:
-    """The first text that UTF-8 does not have, and where it is."""
+    """(place, text) of the first text with half of a surrogate pair, which UTF-8 cannot encode"""
     if isinstance(value, str):
         return (where, value) if re.search("[\ud800-\udfff]", value) else None
     if isinstance(value, dict):
@@ -181,7 +182,7 @@ def _half_pair(value: Any, where: str = "$") -> tuple[str, str] | None:
 
 
 def _line_of(text: str, refused: _Refused) -> str | None:
-    """Where the word is; None where another place may be meant."""
+    """The line of the refused word; None if it is not certain"""
     words = re.compile(rf'({refused.pattern})|"(?:[^"\\]|\\.)*"', re.DOTALL)
     found = [match for match in words.finditer(text) if match[1]]
     if refused.count > 1 and len(found) != refused.count:
@@ -191,11 +192,11 @@ def _line_of(text: str, refused: _Refused) -> str | None:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Raises InputError for a file that is not TOML."""
+    """The content of a TOML file. Raises InputError if it is not TOML."""
     text = read_text(path)
     try:
         return tomllib.loads(text)
-    except ValueError as error:  # numbers of thousands of digits, too
+    except ValueError as error:  # also for numbers of thousands of digits
         raise InputError(path, f"not TOML: {error}") from None
     except RecursionError:
         raise InputError(path, "found too many levels of nesting") from None
@@ -216,8 +217,8 @@ def is_container(value: Any) -> bool:
 
 
 def dump_json(value: Any, step: str = "  ", width: int = 0) -> str:
-    """JSON text of `value`, indented by `step`s; but a row of a matrix is one line or, with a `width`,
-    as many as it needs."""
+    """JSON text of `value`, indented by `step`s. A row of a matrix is one line or, with a `width`,
+    as many lines as it needs."""
 
     def dump(value: Any, indent: str, column: int) -> str:
         inner = indent + step
@@ -245,7 +246,7 @@ def dump_json(value: Any, step: str = "  ", width: int = 0) -> str:
     return dump(value, "", 0) + "\n"
 
 
-# what is open already: no file is made for it
+# paths of files that are already open: they are written directly
 OPEN = re.compile(r"(?:/dev|/proc/self)/fd/([0-9]{1,9})")
 STANDARD = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 
@@ -258,7 +259,7 @@ def _open_number(path: str | os.PathLike[str]) -> int | None:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Whether write() has a chance, for those who compute or measure before. Raises InputError."""
+    """Raises InputError if write() would fail. Called before long computations or measurements."""
     if _open_number(path) is not None:
         return
     try:
@@ -273,8 +274,8 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 def _target(path: str | os.PathLike[str]) -> str:
-    """What links at `path` lead to: a regular file, nothing yet, or /dev/null. Raises InputError for others: to
-    open a FIFO would wait for its reader."""
+    """The path to which links at `path` lead: a regular file, a file that does not exist yet, or
+    /dev/null. Raises InputError for other kinds: opening a FIFO would wait for its reader."""
     try:
         target = os.path.realpath(path)
         mode = os.stat(target).st_mode
@@ -291,8 +292,9 @@ def _target(path: str | os.PathLike[str]) -> str:
 
 @contextlib.contextmanager
 def launches_folder(folder: Path, busy: str) -> Iterator[None]:
-    """A folder with `launches` in it, made or found, and ours while the block runs. What is in it can be
-    read and written without waiting. busy: what to say where it is another process's."""
+    """Create or find a folder with `launches` in it, and lock it while the block runs. Its files
+    must be regular, so that reading and writing does not wait. busy: error text if another process
+    has the lock"""
     try:
         (folder / "launches").mkdir(parents=True, exist_ok=True)
         for path in (*folder.iterdir(), *(folder / "launches").iterdir()):
@@ -310,11 +312,12 @@ def launches_folder(folder: Path, busy: str) -> Iterator[None]:
 
 
 def write(path: str | os.PathLike[str], data: str | bytes, kept: str = NOTHING) -> None:
-    """Write `data` so that `path` holds all of it or what it held before: a new file beside it takes
-    its place when it is complete. "-" is standard output; /dev/stdout and the like are what is open.
+    """Write `data` so that `path` holds either all of it or its old content: a new file beside it
+    takes its place when it is complete. "-" is standard output; /dev/stdout and the like are open
+    files.
 
-    Raises Failure where that fails: no regular file, no permission, disk full. It ends with `kept`, what is there
-    then."""
+    Raises Failure if that fails: no regular file, no permission, disk full. Its text ends with
+    `kept`, which says what there is."""
     data = data.encode() if isinstance(data, str) else data
     number = _open_number(path)
     if number == 1:
@@ -333,7 +336,7 @@ def write(path: str | os.PathLike[str], data: str | bytes, kept: str = NOTHING) 
 
 
 def _replace(target: str, data: bytes) -> None:
-    # mkstemp makes a file that only the owner reads; ours are for everyone that umask allows
+    # mkstemp makes a file that only the owner can read; allow all that umask allows
     umask = os.umask(0)
     os.umask(umask)
     folder, name = os.path.split(target)

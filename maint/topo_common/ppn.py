@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Ranks a host, on all command lines: N, or, where hosts have unequal numbers, NxHOSTS,..."""
+"""The option for ranks a host on all command lines: N or, for unequal numbers, NxHOSTS,..."""
 
 import re
 from typing import Any
@@ -9,12 +9,12 @@ import click
 from topo_common.text import short
 
 MOST = 4096
-# Also "pattern" of plans and suites
+# the schemas of plans and suites have the same pattern
 FORM = r"[1-9][0-9]{0,3}|[1-9][0-9]{0,3}x[1-9][0-9]{0,4}(,[1-9][0-9]{0,3}x[1-9][0-9]{0,4})*"
 
 
 class RanksAHost(click.ParamType):
-    """The text itself: how many hosts there are is known later."""
+    """Checks the text, and keeps it: the number of hosts is known later."""
 
     name = "N|NxHOSTS,..."
 
@@ -27,13 +27,14 @@ class RanksAHost(click.ParamType):
 
 
 def _parts(text: str) -> list[tuple[int, int | None]]:
-    """(ranks of each, hosts; None: all)"""
+    """[(ranks of each host, number of hosts; None: all hosts)]"""
     parts = (part.partition("x") for part in text.split(","))
     return [(int(ranks), int(hosts) if hosts else None) for ranks, _, hosts in parts]
 
 
 def ranks_of_hosts(text: str, num_hosts: int) -> list[int]:
-    """How many ranks each host has. Raises UsageError where `text` tells of another number of hosts."""
+    """The number of ranks of each host. Raises UsageError if `text` is for another number of
+    hosts."""
     found = [(ranks, num_hosts if hosts is None else hosts) for ranks, hosts in _parts(text)]
     if (total := sum(hosts for _, hosts in found)) != num_hosts:
         where = f"found {total} hosts in {text}, expected {num_hosts}, as there are"

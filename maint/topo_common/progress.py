@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""How far long work is: a bar on a terminal, elsewhere a line now and then, both on standard error."""
+"""Shows progress on standard error: a bar on a terminal, elsewhere a line now and then."""
 
 import sys
 import time
@@ -18,11 +18,11 @@ from rich.progress import (
 
 from topo_common.cli import complain
 
-SECONDS = 10  # between lines
+SECONDS = 10  # time between lines
 
 
 def progress_bar(program: str, remaining: bool = False) -> Progress:
-    """remaining: it tells how long it takes until the end, too."""
+    """A progress bar, or lines of progress. remaining: whether to show the remaining time, too"""
     if not sys.stderr.isatty():
         return _Lines(program)
     left = [TextColumn("left"), TimeRemainingColumn()] if remaining else []
@@ -39,7 +39,7 @@ def progress_bar(program: str, remaining: bool = False) -> Progress:
 
 class _Lines(Progress):
     def __init__(self, program: str) -> None:
-        # else track() tells how far it is by a thread of its own, which may miss the last steps
+        # otherwise track() updates from a thread of its own, which may miss the last steps
         super().__init__(disable=True, auto_refresh=False)
         self._program = program
         self._began = self._told = time.monotonic()

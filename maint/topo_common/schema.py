@@ -1,6 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The check of a value, parsed JSON or TOML, against a JSON Schema. Its format "printable" is ours: of
-names, which are shown in a terminal."""
+"""Checks a value, parsed JSON or TOML, against a JSON Schema. Schemas may use the format
+"printable" of mpich-topo, for names that are shown in a terminal."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> N
     formats = jsonschema.FormatChecker(formats=())
     formats.checks("printable")(lambda text: not isinstance(text, str) or text.isprintable())
     draft = jsonschema.Draft202012Validator
-    # 1.0 is a number, as for the library
+    # 1.0 is no integer, as for the library
     types = draft.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
     validator = jsonschema.validators.extend(draft, type_checker=types)
     try:
@@ -25,7 +25,7 @@ def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> N
         raise InputError(path, f"found more than {MAX_NESTING} levels of nesting") from None
     if not errors:
         return
-    # a wrong format explains all the rest; else the first by place
+    # a wrong format number of the file explains all other errors; else report the first by place
     error = min(errors, key=lambda e: (not _is_of_format(e), [str(p) for p in e.absolute_path]))
     where = top + "".join(map(step, error.absolute_path))
     raise InputError(path, _explain(error), where)
@@ -36,7 +36,7 @@ def _is_of_format(error: Any) -> bool:
 
 
 def _explain(error: Any) -> str:
-    """What was found and what is expected, in a line, for an error of jsonschema."""
+    """A line for an error of jsonschema: what was found, and what is expected"""
     kind, value, found = error.validator, error.validator_value, error.instance
     if kind == "required":
         missing = [key for key in value if key not in found]
@@ -49,7 +49,7 @@ def _explain(error: Any) -> str:
         near = hint(unknown, known) or f", expected {', '.join(known)}"
         return f"found the unknown key {short(unknown)}{near}"
     if kind in ("oneOf", "not"):
-        # what the alternatives mean is said by the schema itself
+        # the schema explains its alternatives
         return str(error.schema["$comment"])
     if kind == "anyOf":
         return f"found {short(found)}, expected {error.schema['$comment']}"

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""A tool from its first instruction on. Imports nothing that takes time: ^C must find us ready."""
+"""Starts a tool. It imports no module that takes time, so that ^C is handled from the beginning."""
 
 import os
 import signal
@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     import click
 
-INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
+INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 
 
 def main(name: str, load: Callable[[], "click.Command"]) -> NoReturn:
-    """Run the tool `name`, and exit. `load` imports its modules and returns its command, so that ^C
-    finds us ready meanwhile. ^C and SIGTERM unwind the command, which cleans up."""
+    """Run the tool `name`, and exit. `load` imports its modules and returns its command; ^C is
+    handled meanwhile. ^C and SIGTERM unwind the command, which cleans up."""
 
     def at_once(*_: Any) -> NoReturn:
-        # nothing has been opened; and an exception inside of an import may be lost or disguised
+        # no file is open yet, and an exception inside an import may be lost or replaced
         os.write(2, f"{name}: interrupted\n".encode())
         os._exit(INTERRUPTED)
 
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as for "tool &" in a script
     if not is_ignored:
         signal.signal(signal.SIGINT, at_once)
-    # the programs that maint/build makes block it: so far, Python would have shown a traceback
+    # the wrappers of maint/build block SIGINT: until here, Python would show a traceback
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     _open_standard_streams()
     from topo_common import cli
@@ -42,8 +42,9 @@ def main(name: str, load: Callable[[], "click.Command"]) -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Where standard output is closed (>&-), put something there that cannot be written: else the
-    next file that is opened would become it. Where standard error is, what it tells nobody wants."""
+    """If standard output is closed (>&-), open a file there that cannot be written: otherwise the
+    next file that is opened would become standard output. If standard error is closed, drop its
+    text."""
     if sys.stdout is None:
         number = os.open(os.devnull, os.O_RDONLY)
         sys.stdout = open(number, "w", closefd=False)  # noqa: SIM115
@@ -59,7 +60,7 @@ def _end(number: int, _frame: Any) -> NoReturn:
 
 
 def _raise_again(problem: Any) -> None:
-    """Python drops exceptions of destructors and callbacks. ^C there must not be lost."""
+    """Python drops exceptions of destructors and callbacks. Send ^C again if it came there."""
     if isinstance(problem.exc_value, KeyboardInterrupt | SystemExit):
         threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()
     else:

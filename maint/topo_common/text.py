@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Words for messages."""
+"""Texts for messages."""
 
 import difflib
 import json
@@ -9,8 +9,9 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-# What no name may have: control characters, those without width, those that turn the direction of text,
-# U+FFFD, which stands for a lost one, and bytes that were not UTF-8. As topo_json.c has them.
+# Characters that no name may have: control characters, characters without width, characters that
+# change the direction of text, U+FFFD, which replaces a lost character, and bytes that are not
+# UTF-8. Same as topo_json.c.
 HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffd"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -38,20 +39,21 @@ def short(value: Any, width: int = 48) -> str:
 
 
 def step(key: int | str) -> str:
-    """A step of a JSON path, in one line whatever the key is."""
+    """A step of a JSON path, as one line even if the key has line breaks"""
     if isinstance(key, str) and key.isprintable():
         return f".{key}"
     return f"[{short(key)}]"
 
 
 def one_line(text: str) -> str:
-    """`text` as a terminal may have it: no line breaks, no control characters."""
+    """`text` for a terminal, without line breaks and control characters"""
     text = re.sub(r"\s*\n\s*", " ", text.strip())
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def folded(line: str) -> str:
-    """`line` in as many as a terminal needs, or 80 columns where none is. Words are whole."""
+    """`line` folded to the width of the terminal, or to 80 columns without one. Words are not
+    broken."""
     width = max(shutil.get_terminal_size().columns, 40)
     return textwrap.fill(
         line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
@@ -59,7 +61,7 @@ def folded(line: str) -> str:
 
 
 def size_text(size: int) -> str:
-    """1K for 1024, where nothing is lost by that."""
+    """A size with a suffix if it is a whole multiple, such as 1K for 1024"""
     for suffix, factor in reversed(SUFFIXES.items()):
         if size and size % factor == 0:
             return f"{size // factor}{suffix}"
@@ -67,7 +69,7 @@ def size_text(size: int) -> str:
 
 
 def place_text(placement: str) -> str:
-    """In words. What has none keeps its name."""
+    """A placement in words; an unknown one keeps its name."""
     name, _, seed = placement.partition(":")
     if seed and not (name in ("random", "ranks") and seed.isdigit()):
         return placement
@@ -81,6 +83,6 @@ def counted(number: int, what: str) -> str:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """'; did you mean "X"?' where `known` has something near, else nothing."""
+    """'; did you mean "X"?' if `known` has a similar name, else ''"""
     near = difflib.get_close_matches(name, list(known), 1)
     return f'; did you mean "{near[0]}"?' if near else ""
