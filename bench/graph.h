@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRAPH_DIMS 8            /* of a grid, at most */
-#define GRAPH_EDGES (1L << 26)  /* at most: 1 GiB */
+#define GRAPH_DIMS 8            /* most dimensions of a grid */
+#define GRAPH_EDGES (1L << 26)  /* most edges: 1 GiB */
 
 static const char GRAPH_HELP[] =
     "  grid:4x4x4:27  periodic grid; 27, or 9 in two dimensions: all around a rank;\n"
@@ -33,10 +33,10 @@ struct edge {
 };
 
 static struct {
-    int num_dims;               /* of a grid; else 0 */
+    int num_dims;               /* dimensions of a grid; 0: no grid */
     long dims[GRAPH_DIMS];
     bool around;                /* with diagonal neighbors */
-    long degree;                /* of a random graph; else 0 */
+    long degree;                /* edges from each rank of a random graph; 0: no random graph */
     long num, room;
     struct edge *edges;
 } graph;

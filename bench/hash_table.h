@@ -12,18 +12,18 @@
 #include <stdlib.h>
 
 typedef struct {
-    uint64_t key;               /* plus 1; 0: never used */
-    uint64_t value;             /* 0: nothing */
+    uint64_t key;               /* the key + 1; 0: this entry was never used */
+    uint64_t value;             /* 0: the key has no value */
 } entry_t;
 
 typedef struct {
     entry_t *entries;
-    size_t num, room;           /* used entries; all of them, a power of 2 */
+    size_t num, room;           /* number of used entries, and of all entries, a power of 2 */
 } table_t;
 
 static bool make_room(table_t * table);
 
-/* The value of a key. NULL if memory is exhausted. */
+/* Pointer to the value of a key, which is 0 for a new key. NULL if memory is exhausted. */
 static uint64_t *value_of(table_t * table, uint64_t key)
 {
     if (2 * table->num >= table->room && !make_room(table))

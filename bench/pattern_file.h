@@ -153,7 +153,7 @@ static const char *write_pairs(int num_ranks, const int *counts, const uint64_t 
 /* Gather all pairs at rank 0, and write them. */
 static void pattern_write(table_t * bytes_sent, int rank, int num_ranks, bool lacks_memory)
 {
-    uint64_t mine[2] = { 0, lacks_memory }, all[2] = { 0, 0 };  /* pairs; such ranks */
+    uint64_t mine[2] = { 0, lacks_memory }, all[2] = { 0, 0 };  /* pairs; ranks that lack memory */
     entry_t *sent = bytes_sent->entries;
     const char *why = NULL;
     int *counts = NULL, *displs = NULL, my_count, is_possible, rc;

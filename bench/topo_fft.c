@@ -3,8 +3,8 @@
  */
 
 /*
- * topo-fft: a distributed 2-D or 3-D FFT with FFTW, whose transposes are MPI_Alltoallv: what an
- * application gains by another algorithm for it.
+ * topo-fft: a distributed 2-D or 3-D FFT with FFTW, which transposes data by MPI_Alltoallv. It
+ * shows how much an application gains by other algorithms for MPI_Alltoallv.
  *
  *     mpiexec -n 16 topo-fft -s 96x90x84 -a auto,planned,planned+init,tsp_planned+overlap
  *
@@ -16,25 +16,28 @@
  *     Y           y       x                 z                   [x][z][y]
  *     Z           z       x                 y                   [x][y][z]
  *
- * From X to Y the ranks of one column exchange data, from Y to Z those of one row; backward the
- * same. In 2-D (slabs) there is no z, one column, and the layout Y is the result. Where the ranks do
- * not divide an axis, some have one line more than others, so that counts differ.
+ * From X to Y the ranks of one column exchange data, and from Y to Z the ranks of one row; backward
+ * it is the same. In 2-D (slabs) there is no z, only one column, and the layout Y is the result. If
+ * the number of ranks does not divide an axis, some ranks have one line more, so that counts
+ * differ.
  *
- * In 3-D the third axis stays in a transpose: along it the work is cut into PIECES. The form +overlap
- * sends each piece by MPI_Ialltoallv as soon as it is transformed (backward: transforms each as soon
- * as it is there), while the others are on their way.
+ * In 3-D a transpose does not move the third axis, so it is cut into PIECES along that axis. The
+ * form +overlap sends each piece by MPI_Ialltoallv as soon as it is transformed, while other pieces
+ * are on their way. Backward, it transforms each piece as soon as it has arrived.
  *
  * In each repetition every algorithm makes one forward and one backward transform, in an order that
- * turns from one to the next. Algorithms are switched as in topo-bench-mpi. A time is the maximum
- * over the ranks; that of the transposes holds the calls of MPI alone, with the waiting of ranks for
- * each other in them, and no copying to and from their buffers; of +overlap, what is not hidden.
+ * rotates from repetition to repetition. Algorithms are switched as in topo-bench-mpi. A time is
+ * the maximum over the ranks. The time of the transposes includes only calls of MPI, in which ranks
+ * may wait for each other, but no copies to and from their buffers. For +overlap, it is the part
+ * that is not hidden.
  *
- * Every transform is checked. The first spectrum of all must be that of a direct sum over the input
- * (at some points; at all of a small grid), and every later one must be the same, bit for bit. The
- * backward transform must give the input. The input is scaled by another power of two each time,
- * which rounds nothing: data of an earlier call show.
+ * Every transform is checked. The first spectrum must equal direct sums over the input, at some
+ * points, or at all points of a small grid. Every later spectrum must be equal to the first one,
+ * bit for bit. The backward transform must give the input. The input is scaled by another power of
+ * two each time, which does not round, so that stale data of an earlier call are found.
  *
- * Exit status: 0, 1 wrong data, an algorithm that cannot be applied, or lost output, 2 usage.
+ * Exit status: 0 success; 1 wrong data, an algorithm that cannot be applied, or lost output; 2
+ * usage.
  */
 
 #define _GNU_SOURCE
@@ -57,10 +60,10 @@
 #define CVAR "MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM"
 #define OVERLAP_CVAR "MPIR_CVAR_IALLTOALLV_INTRA_ALGORITHM"
 #define COUNTER "coll_topo_%salltoallv_%s_calls"
-#define PIECES 4                /* of a transpose that is overlapped */
-#define ALL_POINTS 4096         /* a grid of so many is checked as a whole */
-#define SOME_POINTS 16          /* of a larger one */
-#define TOLERANCE 1e-9          /* one wrong element changes far more, rounding far less */
+#define PIECES 4                /* pieces of a transpose that is overlapped */
+#define ALL_POINTS 4096         /* largest number of points of a grid that are all checked */
+#define SOME_POINTS 16          /* points of a larger grid that are checked */
+#define TOLERANCE 1e-9          /* a wrong element is far above it, rounding is far below it */
 
 typedef double complex element;
 
@@ -70,8 +73,8 @@ static int rank, nprocs;
 
 static struct {
     int dims;
-    long size[3];               /* of the axes; 1 where there is none */
-    int rows, cols;             /* of the grid of ranks; 0: to be chosen */
+    long size[3];               /* size of each axis; 1: no such axis */
+    int rows, cols;             /* size of the grid of ranks; 0: to be chosen */
     struct algorithm algos[MAX_ALGORITHMS];
     int num_algos;
     long reps, warmup;
@@ -107,7 +110,7 @@ static void print_help(void)
            "  mpiexec -n 16 topo-fft -s 64x64x64 -a auto,planned,planned+init\n", PIECES, opt.reps, opt.warmup);
 }
 
-/* "60x50": the numbers, from 1; returns how many, 0 when it is nothing of that kind. */
+/* Read numbers from 1 on, such as "60x50". Returns how many; 0 if the text is wrong. */
 static int parse_product(const char *s, long *numbers, int max)
 {
     int num = 0;
@@ -200,9 +203,10 @@ static void parse_options(int argc, char **argv)
                         opt.algos[i].name);
 }
 
-/* ---- who has what ---- */
+/* ---- distribution of the data ---- */
 
-/* m elements in equal parts, the first ones by one longer: length and start of part i */
+/* Length of part i, and below its start, if m elements are split into equal parts, the first ones
+ * longer by one */
 static long part(long m, long parts, long i)
 {
     return m / parts + (i < m % parts);
@@ -213,22 +217,23 @@ static long start(long m, long parts, long i)
     return i * (m / parts) + (i < m % parts ? i : m % parts);
 }
 
-/* A part of a transpose: a range of its third axis, and the elements to or from each rank of its
- * communicator: [0] before, [1] after */
+/* A part of a transpose: a range of its third axis, and the numbers of elements for each rank of
+ * its communicator, [0] before and [1] after the transpose */
 struct piece {
     long from, num;
-    long base[2];               /* of its elements in the buffers of MPI */
+    long base[2];               /* index of its first element in the buffers of MPI */
     int *counts[2], *displs[2];
 };
 
-/* One transpose. In the layout before it, i is split over the ranks of comm and j is whole; after
- * it the other way round. The third axis, o, stays. */
+/* A transpose. In the layout before it, axis i is split over the ranks of comm, and each rank has
+ * the whole axis j; after it, j is split, and i is whole. The distribution of the third axis, o,
+ * does not change. */
 struct transpose {
     MPI_Comm comm;
-    int parts, me;              /* ranks of comm */
-    long num_o, num_i, num_j;   /* o: of this rank; i, j: in all */
-    long before_o, before_i;    /* steps in memory; j has 1 */
-    long after_o, after_j;      /* i has 1 */
+    int parts, me;              /* size of comm, and this rank in it */
+    long num_o, num_i, num_j;   /* length of axes; o: part of this rank; i, j: whole */
+    long before_o, before_i;    /* strides in the layout before; that of j is 1 */
+    long after_o, after_j;      /* strides in the layout after; that of i is 1 */
     struct piece whole, pieces[PIECES];
     MPI_Request requests[MAX_ALGORITHMS][2];    /* of persistent algorithms, by direction */
 };
@@ -237,7 +242,7 @@ struct range {
     long from, num;
 };
 
-/* What of i and j this rank has in common with rank k, in local indices. */
+/* Ranges of i and j that this rank exchanges with rank k, in local indices */
 static void shared_ranges(const struct transpose *t, bool after, int k, struct range *i,
                           struct range *j)
 {
@@ -258,7 +263,7 @@ static bool make_piece(const struct transpose *t, long from, long num, struct pi
     p->from = from;
     p->num = num;
     for (int after = 0; after < 2; after++) {
-        long all = 0;           /* of one line of the third axis */
+        long all = 0;           /* elements for one index of the third axis */
         p->counts[after] = ints + (2 * after) * t->parts;
         p->displs[after] = ints + (2 * after + 1) * t->parts;
         for (int k = 0; k < t->parts; k++) {
@@ -288,25 +293,26 @@ static bool make_transpose(struct transpose *t)
     return ok;
 }
 
-/* By algorithm: whether the library counts its calls, and so tells when it left one to another. One
- * that it does not count must not be replaced. */
+/* Whether the library has a counter for calls of an algorithm. A counter shows if another algorithm
+ * ran instead. Without a counter, the library must not replace the algorithm. */
 static bool has_counter[MAX_ALGORITHMS];
-static char refusal[MPI_MAX_ERROR_STRING];      /* what MPI said when it could not be applied */
+static char refusal[MPI_MAX_ERROR_STRING];      /* error of MPI if an algorithm cannot be applied */
 
 static struct {
-    long elements[3];           /* of this rank, in each layout */
+    long elements[3];           /* elements of this rank in each layout */
     element *layout[3];
-    element *out, *in;          /* what MPI sends and receives */
-    element *spectrum;          /* the first one, to compare with */
-    fftw_plan plans[3][2][PIECES];      /* by axis, backward and forward; of the last layout: one */
+    element *out, *in;          /* send and receive buffer of MPI */
+    element *spectrum;          /* the first spectrum, to compare with */
+    fftw_plan plans[3][2][PIECES];      /* by axis, then backward and forward; the last layout has
+                                         * only one piece */
     struct transpose transposes[2];
     int row, col;
-    long y0, z0;                /* of layout X: what this rank has, from where */
-    long x0, last_y0;           /* of the last layout: x, and in 3-D y */
+    long y0, z0;                /* start of this rank's part of y and z in layout X */
+    long x0, last_y0;           /* start of its part of x and, in 3-D, of y in the last layout */
 } data;
 
-/* Copies the blocks of a piece for, or from, the ranks of comm; within a block the order is
- * [o][i][j]. */
+/* Copy the blocks of a piece to the send buffer or, after the transpose, from the receive buffer.
+ * Within a block, the order is [o][i][j]. */
 static void copy_blocks(const struct transpose *t, const struct piece *p, bool after,
                         element * array, element * wire, bool to_wire)
 {
@@ -341,7 +347,7 @@ static void note_error(int err)
         MPI_Error_string(err, refusal, &len);
 }
 
-/* Returns the time in MPI. */
+/* Transpose by one call of MPI. Returns the time in MPI. */
 static double transpose(struct transpose *t, int algo, bool forward, element * from, element * to)
 {
     const struct algorithm *a = &opt.algos[algo];
@@ -373,7 +379,7 @@ static double transpose(struct transpose *t, int algo, bool forward, element * f
     return time;
 }
 
-/* The last layout: that of the spectrum */
+/* Number of the last layout, which has the spectrum */
 static int last_layout(void)
 {
     return opt.dims - 1;
@@ -391,8 +397,8 @@ static void transform_axis(int axis, bool forward)
         transform_piece(axis, forward, c);
 }
 
-/* A transpose in pieces, with the transforms before it (forward) or after it. Returns the time in
- * MPI. */
+/* Transpose in pieces, together with the transforms before it (forward) or after it (backward).
+ * Returns the time in MPI. */
 static double overlap(struct transpose *t, int algo, bool forward, int axis, int next)
 {
     const int first = forward ? 0 : 1, last = 1 - first;
@@ -428,7 +434,7 @@ static double overlap(struct transpose *t, int algo, bool forward, int axis, int
     return time;
 }
 
-/* Returns the time in MPI. */
+/* Make a forward or a backward transform. Returns the time in MPI. */
 static double transform(int algo, bool forward)
 {
     const bool overlaps = opt.algos[algo].overlap;
@@ -446,7 +452,7 @@ static double transform(int algo, bool forward)
     return time;
 }
 
-/* Memory, plans and communicators. False when memory is short. */
+/* Prepare memory, plans and communicators. False if memory is exhausted. */
 static bool prepare(void)
 {
     const long *n = opt.size;
@@ -485,8 +491,8 @@ static bool prepare(void)
         if (!data.layout[l])
             return false;
         most = data.elements[l] > most ? data.elements[l] : most;
-        /* by pieces of the axis which is the slowest in memory, in whatever form: all algorithms
-         * have the same bits */
+        /* Also forms without overlap transform by pieces of the slowest axis in memory, so that all
+         * algorithms give the same bits. */
         const long lines = l == last_layout() ? 1 : data.transposes[l].num_o;
         for (int i = 0; i < 2 * PIECES && lines > 0; i++) {
             const int forward = i / PIECES, c = i % PIECES, len = (int) n[l];
@@ -530,9 +536,9 @@ static void release(void)
     }
 }
 
-/* ---- the input, and what must come out ---- */
+/* ---- the input, and checks of the results ---- */
 
-/* The element of the input at (x, y, z): noise, each part from -1 to 1 */
+/* The element of the input at (x, y, z): noise, real and imaginary part from -1 to 1 */
 static element input(long x, long y, long z)
 {
     uint64_t h = (uint64_t) ((z * opt.size[Y] + y) * opt.size[X] + x) + 1;
@@ -543,7 +549,7 @@ static element input(long x, long y, long z)
     return ((double) (h >> 32) + (double) (h & 0xffffffff) * I) / 0x7fffffff - (1 + I);
 }
 
-/* The elements of layout X of this rank, in their order */
+/* Loop over the elements of layout X of this rank, in their order */
 #define FOR_INPUT(x, y, z) \
     for (long z = data.z0; z < data.z0 + part(opt.size[Z], opt.cols, data.col); z++) \
         for (long y = data.y0; y < data.y0 + part(opt.size[Y], opt.rows, data.row); y++) \
@@ -563,7 +569,7 @@ static double all_elements(void)
     return (double) opt.size[X] * opt.size[Y] * opt.size[Z];
 }
 
-/* How far the input is off after a forward and a backward transform */
+/* Largest error of the input after a forward and a backward transform */
 static double input_error(double scale)
 {
     const element *e = data.layout[X];
@@ -571,7 +577,7 @@ static double input_error(double scale)
 
     FOR_INPUT(x, y, z) {
         const double error = cabs(*e++ / (all_elements() * scale) - input(x, y, z));
-        if (!(error <= worst))  /* of NaN too */
+        if (!(error <= worst))  /* also true for NaN */
             worst = error;
     }
     MPI_Allreduce(&worst, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -590,12 +596,12 @@ static const element *spectrum_at(const long *point)
     return data.layout[last_layout()] + (x * num_y + y) * opt.size[Z] + point[Z];
 }
 
-/* How far the spectrum is off from direct sums, in units of its root mean square */
+/* Largest difference of the spectrum from direct sums, in units of its root mean square */
 static double spectrum_error(void)
 {
     const long all = all_elements() <= ALL_POINTS ? (long) all_elements() : 0;
     const long points = all ? all : SOME_POINTS;
-    element *roots[3];          /* of unity */
+    element *roots[3];          /* roots of unity for each axis */
     double worst = 0;
 
     for (int axis = 0; axis < 3; axis++) {
@@ -606,7 +612,7 @@ static double spectrum_error(void)
             roots[axis][i] = cexp(-2 * M_PI * I * i / opt.size[axis]);
     }
     for (long k = 0; k < points; k++) {
-        /* of a large grid: scattered points, and the last one */
+        /* in a large grid, check the first point and scattered ones */
         long index = all || k == 0 ? k : (long) (all_elements() * fmod(k * 0.6180339887498949, 1));
         element mine[2] = { 0, 0 }, sums[2];
         const element *found;
@@ -629,7 +635,7 @@ static double spectrum_error(void)
     return worst / sqrt(all_elements());
 }
 
-/* True on all ranks when the spectrum is the first one, times scale. */
+/* True on all ranks if the spectrum is the first one times scale */
 static bool same_spectrum(double scale)
 {
     const element *e = data.layout[last_layout()];
@@ -645,13 +651,13 @@ static bool same_spectrum(double scale)
 
 struct result {
     double *transposes_us, *total_us;
-    long calls;                 /* of MPI_Alltoallv, MPI_Start or MPI_Ialltoallv, on rank 0 */
-    unsigned long counted;      /* of them, as the library says, by this algorithm */
+    long calls;                 /* calls of MPI_Alltoallv, MPI_Start or MPI_Ialltoallv on rank 0 */
+    unsigned long counted;      /* number of these calls by this algorithm, as the library counts */
 };
 
-static double spectrum_off, input_off;  /* the worst that was found */
+static double spectrum_off, input_off;  /* largest errors that were found */
 
-/* The counter of an algorithm's calls, where the library has one. */
+/* Read the counter of an algorithm's calls, if the library has one. */
 static unsigned long read_counter(MPI_T_pvar_session session, const struct algorithm *a,
                                   bool * found)
 {
@@ -678,8 +684,9 @@ static bool refused_anywhere(void)
     return any;
 }
 
-/* One forward and one backward transform. `call` counts them over all algorithms; number 0 is what
- * all others are compared with. Returns false on all ranks alike, after rank 0 has said why. */
+/* Measure a forward and a backward transform. `call` is their number over all algorithms; all
+ * others are compared with number 0. Returns false on all ranks after an error, which rank 0 has
+ * reported. */
 static bool measure(int algo, long call, double *transposes_us, double *total_us)
 {
     const double scale = ldexp(1, (int) (call % 16) - 8);
@@ -754,7 +761,7 @@ static void print_list(const char *name, const double *list)
     printf("]");
 }
 
-/* Bytes of a block in each transpose, mean over the ranks that exchange */
+/* Mean bytes of a block in a transpose, over the ranks that exchange blocks */
 static double mean_block(int transpose)
 {
     const double parts = transpose == 0 ? opt.rows : opt.cols;
@@ -837,8 +844,8 @@ static bool run(void)
     }
     for (int i = 0; ok && i < opt.num_algos; i++) {
         read_counter(session, &opt.algos[i], &has_counter[i]);
-        /* MPICH reads the CVAR in the persistent form for some algorithms only; without a counter
-         * another would be measured under its name */
+        /* For some algorithms only, MPICH reads the CVAR in the persistent form. Without a counter,
+         * another algorithm might be measured under its name. */
         ok = has_counter[i] || !opt.algos[i].forced || !opt.algos[i].persistent;
         if (!ok && rank == 0)
             fprintf(stderr, "topo-fft: --algorithms: '%s': this MPI library does not tell whether "
@@ -872,7 +879,7 @@ static bool run(void)
     return ok;
 }
 
-/* The grid of ranks, and this rank's place in it */
+/* Find the grid of ranks, and this rank's place in it. */
 static void place(void)
 {
     if (opt.dims == 2) {
@@ -889,7 +896,7 @@ static void place(void)
     }
     data.row = rank / opt.cols;
     data.col = rank % opt.cols;
-    /* of rank 0, which has the most, in any layout */
+    /* check the elements of rank 0, which has the most, in each layout */
     for (int axis = 0; axis < opt.dims; axis++) {
         const int a = axis == X ? Y : X, b = axis == Z ? Y : Z;
         if ((double) opt.size[axis] * part(opt.size[a], opt.rows, 0) *

@@ -22,7 +22,7 @@
 #include "heap.h"
 #include <math.h>
 
-#define ROUNDING 1e-6           /* relative, of a time */
+#define ROUNDING 1e-6           /* relative error of a time by rounding */
 
 typedef struct {
     int from, to;
@@ -38,9 +38,9 @@ typedef struct {
 } message_t;
 
 typedef struct {
-    MPII_Topo_any_gen_t g;      /* of a case */
+    MPII_Topo_any_gen_t g;      /* schedule of a case of the catalog */
     const MPII_Topo_gen_t *gen;
-    double clock, out;          /* out: until when it sends to other hosts */
+    double clock, out;          /* out: time until which it sends to other hosts */
     int next_round;
     int waits_for;              /* rank whose message it needs; -1: none */
     int given;                  /* the message that it waited for, if it is there; -1: none */
@@ -57,8 +57,8 @@ typedef struct {
     int *runnable, num_runnable;        /* ranks */
     double *core_free;          /* [hosts][num_cores] */
     double *memory_free;        /* [hosts] */
-    fair_t *fair;               /* or NULL */
-    heap_t heap;                /* events of messages; of ~rank: its processor */
+    fair_t *fair;               /* NULL: links are not shared */
+    heap_t heap;                /* events: index of a message; ~rank: processor of a rank */
     message_t *messages;
     int num_messages, room_messages, first_free;
     int *buckets, num_buckets, num_kept;        /* messages that no rank has received yet */
@@ -223,7 +223,8 @@ static void pass_link(engine_t * e, int index)
     deliver(e, index);
 }
 
-/* The same if links are shared: after its latency, a message becomes a flow. */
+/* Begin to move a message between hosts if links are shared: after its latency, it becomes a
+ * flow. */
 static void begin_flow(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];

@@ -30,24 +30,28 @@ static long parse_long(const char *option, const char *text, long min)
 
 enum { TO_S, DIRECT, S_TO_R, FROM_R, NUM_KINDS };
 
-/* A message. One of s or r to itself is a copy. */
+/* A message. In a joined exchange, ranks of a host send their blocks to rank s of their host
+ * (TO_S), s sends them to rank r of the other host (S_TO_R), and r sends them on (FROM_R). A
+ * message of s or r to itself is a copy. */
 typedef struct {
     int from, to, kind;
-    int order;                  /* of those that `from` sends; then, the number among them */
-    int block, num;             /* block: an edge; in allgather a source */
+    int order;                  /* sorting key; after join(), index among the messages of this kind
+                                 * that `from` sends */
+    int block, num;             /* block: an edge or, in allgather, a source; num: blocks in it */
 } bundle_t;
 
 typedef struct {
-    MPII_Topo_gen_t gen;        /* first */
+    MPII_Topo_gen_t gen;        /* must be the first member */
     const neighbors_t *n;
-    const bundle_t *out[NUM_KINDS + 1], *in;    /* messages, by kind */
-    int round[NUM_KINDS];       /* in which it sends them */
+    const bundle_t *out[NUM_KINDS + 1], *in;    /* out[kind]: first sent message of a kind; in:
+                                                 * received ones, sorted by kind */
+    int round[NUM_KINDS];       /* round in which it sends messages of a kind */
     int num_far;                /* blocks that it gets from other hosts in joined messages */
 } rank_gen_t;
 
 struct neighbors {
-    int64_t bytes, joined;      /* of a block; and its part that goes in joined messages */
-    bundle_t *out, *in;         /* by sender, and by receiver */
+    int64_t bytes, joined;      /* bytes of a block, and those of them in joined messages */
+    bundle_t *out, *in;         /* messages sorted by sender, and by receiver */
     rank_gen_t *ranks;
 };
 
@@ -110,7 +114,7 @@ static bool is_message(const bundle_t * b)
     return b->kind == DIRECT || b->from != b->to;
 }
 
-/* One block in each message. Returns how many there are. */
+/* Make messages with one block each. Returns their number. */
 static int64_t add_blocks(bundle_t * out, bool is_allgather, bool is_joined, bool is_long)
 {
     int64_t num = 0;
@@ -131,7 +135,8 @@ static int64_t add_blocks(bundle_t * out, bool is_allgather, bool is_joined, boo
     return num;
 }
 
-/* Join the blocks of each message; a block that is there twice counts once. */
+/* Join messages between the same ranks. A block that occurs twice counts once. Returns the number
+ * of messages. */
 static int64_t join(bundle_t * out, int64_t num)
 {
     int64_t left = 0;
@@ -156,7 +161,7 @@ static int64_t join(bundle_t * out, int64_t num)
     return left;
 }
 
-/* Returns how many messages there are. */
+/* Make all messages. Returns their number. */
 static int64_t make(bundle_t ** out, bool is_allgather, bool is_joined, bool is_long)
 {
     *out = get_memory(4 * graph.num, sizeof(bundle_t));
@@ -172,7 +177,7 @@ static int cmp_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sort numbers and leave each there once. Returns how many there are. */
+/* Sort numbers, and remove duplicates. Returns how many are left. */
 static int64_t make_unique(int64_t numbers[], int64_t num)
 {
     int64_t left = 0;
@@ -184,7 +189,8 @@ static int64_t make_unique(int64_t numbers[], int64_t num)
     return left;
 }
 
-/* Returns the most blocks of a rank. */
+/* Set *load to the maxima over ranks, as the library computes them. Returns the largest number of
+ * blocks that a rank sends and receives in joined messages. */
 static int64_t find_load(const platform_t * p, bool is_allgather, MPII_Topo_nb_load_t * load)
 {
     bundle_t *out;
@@ -260,7 +266,8 @@ static bool get_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step
     return true;
 }
 
-/* Each message is copied together, and sent; at the end blocks are copied to where they belong. */
+/* A rank copies the blocks of each message together, and sends it. At the end, it copies the
+ * received blocks to their places. */
 static bool get_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const rank_gen_t *g = (const rank_gen_t *) gen;
@@ -357,7 +364,7 @@ void neighbors_free(neighbors_t * n)
 
 /* -- bounds -- */
 
-/* Some message goes as far as the longest edge. */
+/* At least one message has to go as far as the longest edge. */
 double neighbors_bound_by_latency(const platform_t * p)
 {
     int distance = 0;
@@ -369,7 +376,8 @@ double neighbors_bound_by_latency(const platform_t * p)
         2 * p->costs.inside_overhead + p->costs.inside_latency;
 }
 
-/* Bytes that must leave, or enter, a group: each block once, in allgather each source's block once */
+/* Bound by the bytes that must leave or enter a group. In allgather, the block of each source
+ * counts once for a group; otherwise each block counts. */
 double neighbors_bound_by_links(const platform_t * p, bool is_allgather, int64_t bytes)
 {
     int64_t *blocks = get_memory(graph.num, sizeof(int64_t));

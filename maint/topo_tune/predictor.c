@@ -22,7 +22,8 @@ typedef struct {
     int64_t rack_join_bytes;
 } placement_t;
 
-/* The site of a file's text; NULL where it has none or is wrong, and then a sentence in err[MPII_TOPO_ERR_LEN] */
+/* The site in the text of a file. If there is none, or it is wrong, returns NULL, with a sentence
+ * in err[MPII_TOPO_ERR_LEN]. */
 static MPII_Topo_site_t *read_site(const char *name, const char *text, size_t len, char *err)
 {
     struct json_object *root;
@@ -35,14 +36,15 @@ static MPII_Topo_site_t *read_site(const char *name, const char *text, size_t le
     return site;
 }
 
-/* What the library finds wrong in it: a sentence in err, "" for nothing. */
+/* Set err to a sentence on the error that the library finds in the text of a file, or to "". */
 void topo_predict_fault(const char *name, const char *text, size_t len, char *err)
 {
     err[0] = '\0';
     MPII_Topo_site_free(read_site(name, text, len, err));
 }
 
-/* The same of a site that can be predicted for */
+/* The site in the text of a file, as in read_site(). A site without the rates that predictions need
+ * is an error, too. */
 MPII_Topo_site_t *topo_predict_site(const char *name, const char *text, size_t len, char *err)
 {
     MPII_Topo_site_t *site = read_site(name, text, len, err);
@@ -56,9 +58,10 @@ MPII_Topo_site_t *topo_predict_site(const char *name, const char *text, size_t l
     return site;
 }
 
-/* What the library makes of it: for messages in a host, in a rack, in each level above, and in the site, latency[] and
- * overhead[] in picoseconds; rates[] of memory, of the link of a host, and of the uplink of each group, level by level,
- * in picoseconds for each KiB. */
+/* Rates that the library derives from a site. latency[] and overhead[] are in picoseconds, for
+ * messages in a host, in a rack, in each level above, and in the site. rates[] are in
+ * picoseconds for each KiB: of memory, of the link of a host, and of the uplink of each group,
+ * level by level. */
 void topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[], int64_t overhead[],
                         int64_t rates[])
 {
@@ -82,7 +85,8 @@ void topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[], int64_
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
-/* Costs of site.json (site.schema.json), and what each is where the file has none. topo_numbers.h has the sources. */
+/* Costs of site.json (site.schema.json), and the source of each default value. topo_numbers.h has
+ * the references. */
 static const struct {
     const char *name, *by_default;
 } costs[] = {
@@ -103,8 +107,8 @@ static double mbps_of(int64_t per_kib)
     return 8192e6 / per_kib;
 }
 
-/* Cost i: its name, the value that predictions use, and what it follows from where the file has none. NULL after the
- * last one. */
+/* The name of cost i; NULL after the last one. Sets *value to the value that predictions use, and
+ * *by_default to the source of its default value. */
 const char *topo_predict_cost(const MPII_Topo_site_t * site, int i, double *value, const char **by_default)
 {
     const MPII_Topo_costs_t *c = &site->rates->costs;
@@ -129,7 +133,7 @@ double topo_predict_rank_mbps(const MPII_Topo_site_t * site)
     return mbps_of(site->rates->costs.rank);
 }
 
-/* link_bound.h, of the collective of this name; -1: it is none of those */
+/* link_bound() for the collective of this name; -1: that does not know the collective */
 double topo_predict_link_bound(const char *collective, double bytes, int num_groups,
                                const int num_ranks[], const double rate[], int root, double burst)
 {
@@ -139,7 +143,8 @@ double topo_predict_link_bound(const char *collective, double bytes, int num_gro
         link_bound(coll, bytes, num_groups, num_ranks, rate, root, burst);
 }
 
-/* Of the time of MPICH's choice, what another has to gain (topo_predict.h) */
+/* The time that another algorithm has to gain over MPICH's choice, whose time is `stock`
+ * (topo_predict.h); picoseconds */
 int64_t topo_predict_least_gain(const MPII_Topo_site_t * site, int64_t stock)
 {
     return MPII_Topo_least_gain(stock, &site->rates->costs);
@@ -152,10 +157,10 @@ void topo_predict_site_free(MPII_Topo_site_t * site)
 
 /* -- ranks on hosts -- */
 
-/* As the library sees it: hosts and racks by their lowest ranks */
+/* Hosts and racks in the order of the library, sorted by their lowest ranks */
 typedef struct {
     const MPII_Topo_site_t *site;
-    int *host, *rack;           /* index in the site */
+    int *host, *rack;           /* index in the site of each host and rack */
 } view_t;
 
 static int host_distance(const void *state, int a, int b)
@@ -182,7 +187,8 @@ void topo_predict_placement_free(placement_t * p)
     free(p);
 }
 
-/* host_of_rank: index in the site; rack_join_bytes: -1 for those of the site. NULL: no memory */
+/* A placement of ranks. host_of_rank: index in the site; rack_join_bytes: -1 for the value of the
+ * site. NULL if memory is exhausted. */
 placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int host_of_rank[],
                                     int num_ranks, int64_t rack_join_bytes)
 {
@@ -194,7 +200,7 @@ placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int hos
 
     if (mem == NULL || p == NULL)
         goto fn_exit;
-    int *new_host = mem, *rack = new_host + h, *ring;   /* new_host: from 1 */
+    int *new_host = mem, *rack = new_host + h, *ring;   /* new_host: new index + 1; 0: no rank */
     view_t view = {.site = site,.host = rack + h };
     view.rack = view.host + h;
     place.host_of_rank = view.rack + h;
@@ -222,7 +228,7 @@ placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int hos
     p->order = MPII_Topo_order_create(&place, ring);
     if (p->order == NULL)
         goto fn_exit;
-    /* racks as the order numbers them */
+    /* find the index in the site of each rack of the order */
     for (int i = 0; i < p->order->num_racks; i++) {
         int rank = p->order->rank_at[p->order->first_pos[p->order->first_host[i]]];
         rack[i] = site->levels[0].of[host_of_rank[rank]];
@@ -248,7 +254,8 @@ int topo_predict_is_split(const char *collective, int64_t bytes, int num_ranks, 
     return MPII_Topo_ch4_splits(MPII_Topo_coll_find(collective), bytes, num_ranks, num_hosts);
 }
 
-/* The i-th one: its name, and that of its collective; NULL: there are no more. */
+/* The name of the i-th algorithm; NULL: there are no more. Sets *collective to the name of its
+ * collective. */
 const char *topo_predict_algorithm(int i, const char **collective, int *is_baseline)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_catalog(i);
@@ -271,7 +278,7 @@ static MPII_Topo_call_args_t args_of(const placement_t * p, int64_t bytes, int r
     return args;
 }
 
-/* The first algorithm that is one schedule with the i-th one for calls of so many bytes */
+/* The first algorithm with the same schedule as the i-th one for calls of so many bytes */
 int topo_predict_first(int i, int64_t bytes)
 {
     int first = 0;
@@ -281,7 +288,8 @@ int topo_predict_first(int i, int64_t bytes)
     return first;
 }
 
-/* times[k]: picoseconds of the i[k]-th algorithm on p[k]; -1: it does not take such a call; -2: no memory */
+/* Set times[k] to the picoseconds of algorithm i[k] on p[k]; -1: it does not take such a call; -2:
+ * memory is exhausted */
 void topo_predict_times(int num, placement_t * const p[], const int i[], const int64_t bytes[],
                         const int root[], int64_t times[])
 {
@@ -291,8 +299,9 @@ void topo_predict_times(int num, placement_t * const p[], const int i[], const i
     }
 }
 
-/* loads[0]: messages; [1]: the most that a rank sends, or receives; [2], [3]: bytes over the busiest link of
- * a host, and over the busiest uplink. Returns 0, or -1 or -2 as above */
+/* Set loads[0] to the number of messages, [1] to the most messages that a rank sends or receives,
+ * [2] to the bytes over the busiest link of a host, [3] to those over the busiest uplink. Returns
+ * 0, or -1 or -2 as above. */
 int topo_predict_loads(const placement_t * p, int i, int64_t bytes, int root, int64_t loads[4])
 {
     MPII_Topo_call_args_t args = args_of(p, bytes, root);
