@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ def main(name: str, load: Callable[[], "click.Command"]) -> NoReturn:
     # the wrappers of maint/build block SIGINT: until here, Python would show a traceback
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     _open_standard_streams()
-    from topo_common import cli
+    with packages(name):
+        from topo_common import cli
 
-    command = load()
+        command = load()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
@@ -39,6 +41,18 @@ def main(name: str, load: Callable[[], "click.Command"]) -> NoReturn:
     if not is_ignored:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(cli.run(name, command))
+
+
+@contextmanager
+def packages(name: str) -> Iterator[None]:
+    """End the tool `name` with a message if the block imports a package that this Python lacks."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"{name}: {sys.executable} has no module {error.name}: it needs the packages of"
+            " mpich-topo's maint/requirements.txt"
+        )
 
 
 def _open_standard_streams() -> None:

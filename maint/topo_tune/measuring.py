@@ -28,7 +28,6 @@ from topo_tune.tree import Choice
 LEFT_OUT = ("nb",)  # MPICH's nonblocking form; CVARs of another collective choose its algorithm
 NO_SIZES = ("barrier", "ibarrier")
 LEAST_VALUE = 1e-3  # of a Request; a smaller value teaches nothing
-FIRST_SECONDS = 3.0  # expected time of the first launch
 HURRY = 1.3  # expected time of a launch, as a multiple of the mean of those before
 
 Catalog = dict[str, dict[str, tuple[str, ...]]]  # {collective: {algorithm: its parameters}}

@@ -52,6 +52,16 @@ def test_version_and_help(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOOLS)
+def test_python_without_packages(name: str) -> None:
+    """As where a package manager installed the tools for a Python that lacks some of them"""
+    command = [sys.executable, "-S", str(TOOLS[name]), "--version"]
+    done = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith(f"{name}: {sys.executable} has no module click:")
+    assert done.stderr.count("\n") == 1 and "maint/requirements.txt" in done.stderr
+
+
+@pytest.mark.parametrize("name", TOOLS)
 def test_standard_output_that_cannot_be_written(name: str) -> None:
     with open("/dev/full", "w") as full:
         done = tool(name, "--help", stdout=full)
