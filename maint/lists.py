@@ -570,8 +570,7 @@ def algorithms_table(rows: list[Row]) -> str:
     and baselines are left out."""
     of: dict[str, dict[str, str]] = {}
     for row in rows:
-        is_one = "of" not in row or has_own_file(row)
-        if is_one and not row.get("selects") and not row.get("baseline"):
+        if "use" in row:
             of.setdefault(row["collective"], {})[row["name"]] = row["use"]
     lines: dict[str, list[str]] = {}
     for collective, uses in of.items():

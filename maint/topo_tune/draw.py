@@ -203,8 +203,7 @@ def _show_costs(site: Site, predictor: Predictor, console: Console) -> None:
     console.print(table)
     for note in predictor.notes:
         console.print(note)
-    rank = predictor.rank_mbps()
-    (host,) = (cost.value for cost in predictor.costs() if cost.key == "host_mbps")
+    rank, (host, _) = predictor.rank_mbps(), predictor.links_mbps()
     console.print(
         f"one rank sends {rank:.6g} Mbit/s, the link of a host carries {host / rank:.3g} times that"
     )

@@ -211,7 +211,8 @@ class Predictor:
     def _find_candidates(self, collective: str) -> list[str]:
         """The algorithms that topo_auto may take in place of MPICH's choice, in its order: others
         of MPICH's own, then ours"""
-        names = [n for n in self.algorithms(collective) if n not in baselines(collective)]
+        others = baselines(collective)
+        names = [n for n in self.algorithms(collective) if n not in others]
         ours = [n for n in names if grammar.is_ours(collective, n, self.mpich)]
         return [n for n in names if grammar.is_plain(collective, n, self.mpich)] + ours
 
