@@ -6,8 +6,9 @@
  * end the application.
  *
  * A collective waits forever if a rank runs without the library. So the ranks agree in MPI_Init
- * whether they count at all. Messages go down a binary tree of ranks, up, and down again. A rank
- * waits for each of them for some seconds only.
+ * whether they count at all. Messages go up a binary tree of ranks, and down again. A rank waits
+ * for each of them for some seconds only. If one does not arrive, it ends the job: MPICH 5.0 fails
+ * in MPI_Finalize if a message was not received, so the job could not go on to its end.
  */
 
 #ifndef PATTERN_FILE_H_INCLUDED
@@ -77,54 +78,50 @@ static bool receive(int from, int *value, time_t end)
     return rc == MPI_SUCCESS && is_done;
 }
 
-/* Send without waiting, since a rank without the library may not answer. */
-static void tell(int to, bool value)
+static void lacks_library(int rank)
 {
-    static const int values[] = { false, true };
-    MPI_Request request;
-    int rc = PMPI_Isend(&values[value], 1, MPI_INT, to, agree_tag(), MPI_COMM_WORLD, &request);
-
-    if (rc == MPI_SUCCESS)
-        PMPI_Request_free(&request);
+    SAY("rank %d runs without libtopo-trace.so; preload it at all ranks", rank);
+    PMPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Whether all ranks have the library, and rank 0 can write the file */
+static void tell(int to, int value)
+{
+    PMPI_Send(&value, 1, MPI_INT, to, agree_tag(), MPI_COMM_WORLD);
+}
+
+/* How many levels of the tree are below a rank */
+static int height(int rank, int num_ranks)
+{
+    int levels = 0;
+
+    for (; 2 * rank + 1 < num_ranks; rank = 2 * rank + 1)
+        levels++;
+    return levels;
+}
+
+/* Whether rank 0 can write the file. Ends the job if a rank runs without the library. */
 static bool pattern_agree(int rank, int num_ranks)
 {
     const char *given = getenv("TOPO_TRACE_WAIT");
     const int seconds = given ? atoi(given) : WAIT_S;
     const int parent = (rank - 1) / 2, first = 2 * rank + 1;
-    int num = num_ranks <= first ? 0 : num_ranks == first + 1 ? 1 : 2, value, depth = 0;
-    bool is_here[2], are_all = true, can_write = rank || pattern_find();
+    const int above = height(0, num_ranks), below = height(rank, num_ranks);
+    const time_t begin = time(NULL);
+    int is_on = rank || pattern_find(), value;
 
-    for (int r = rank; r > 0; r = (r - 1) / 2)
-        depth++;
-    /* a parent waits longer than its children */
-    const time_t end = time(NULL) + seconds - depth;
-    if (rank > 0 && !receive(parent, &value, end)) {
-        if (rank == 1)
-            SAY("%s", "rank 0 runs without libtopo-trace.so; nothing will be written");
-        return false;
+    /* Who notices a missing rank first is next to it, and names it. */
+    for (int child = first; child < num_ranks && child <= first + 1; child++) {
+        if (!receive(child, &value, begin + seconds + below))
+            lacks_library(child);
     }
-    for (int i = 0; i < num; i++)
-        tell(first + i, true);
-    for (int i = 0; i < num; i++) {
-        is_here[i] = receive(first + i, &value, end);
-        are_all = are_all && is_here[i] && value;
-    }
-    if (!are_all && rank == 0 && can_write)
-        SAY("TOPO_TRACE_FILE: %s: a rank runs without libtopo-trace.so; nothing will be written",
-            pattern_path);
-    are_all = are_all && can_write;
     if (rank > 0) {
-        tell(parent, are_all);
-        are_all = receive(parent, &value, end + 2 * seconds) && value;
+        tell(parent, is_on);
+        if (!receive(parent, &is_on, begin + 2 * seconds + 2 * above - below))
+            lacks_library(parent);
     }
-    for (int i = 0; i < num; i++) {
-        if (is_here[i])
-            tell(first + i, are_all);
-    }
-    return are_all;
+    for (int child = first; child < num_ranks && child <= first + 1; child++)
+        tell(child, is_on);
+    return is_on;
 }
 
 static int by_key(const void *a, const void *b)

@@ -160,8 +160,8 @@ def order_command(
       mpiexec -f hosts -n 512 ./program
 
     The library counts point-to-point messages and neighborhood collectives, on all communicators. It does not
-    count other collectives, RMA, files, and messages to processes outside of MPI_COMM_WORLD. All ranks must run
-    with it. The MPI library may be any one with MPICH's ABI. In Fortran it counts with mpif.h and use mpi, but
+    count other collectives, RMA, files, and messages to processes outside of MPI_COMM_WORLD. A job in which
+    a rank runs without it ends in MPI_Init. The MPI library may be any one with MPICH's ABI. In Fortran it counts with mpif.h and use mpi, but
     with use mpi_f08 no file is written, since MPICH calls its own MPI_Init there.
 
     The command prints the bytes over the links of hosts and over the uplinks of racks and of the groups above, in
