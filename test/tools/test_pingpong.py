@@ -948,28 +948,29 @@ def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     shape = ["--racks", "3", "--hosts", "3,4,3", "--placement", "random:1"]
     shape += ["--host-rate", "200mbit", "--uplink-rate", "40mbit"]
     # without headers 38.2. Where pairs that have their rate stop, what the others get is added to it: 48. On
-    # a busy machine pairs may miss each other, so it may take some runs.
+    # a busy machine pairs may miss each other, and gaps grow, so it may take some runs.
     for _ in range(3):
         site = on_vcluster(
             bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "128K"
         )
-        [racks] = site["levels"]
-        if all(34 < rate < 44 for rate in racks["uplink_mbps"]):
+        [racks], costs = site["levels"], site["costs"]
+        pieces = costs["message"]
+        to_mate = site["latency_us"][0][racks_mate(racks["of_group"])]
+        measured = [(rate, 34, 44) for rate in racks["uplink_mbps"]]
+        measured += [
+            (costs["gap_us"], 35, 80),  # 0.1 us of a packet on a link, slowed down by 500
+            (pieces[-1]["mbps"], 150, 220),
+            (pieces[0]["latency_us"] / to_mate, 0.8, 1.2),
+        ]
+        off = [(value, low, high) for value, low, high in measured if not low < value < high]
+        if not off:
             break
-    assert [rate for rate in racks["uplink_mbps"] if not 34 < rate < 44] == []
+    assert off == []
     assert site["provenance"]["seconds"] < 45
     assert racks["of_group"] == canonical([h.split("h")[0] for h in site["hosts"]])
     assert racks["confidence"] > 0.7
-    costs = site["costs"]
     assert costs["reduce_mbps"] > 1000
     assert 130000 < costs["eager_bytes"] < 131072  # that of ch3
-    # 0.1 us of a packet on a link, slowed down by 500
-    assert 35 < costs["gap_us"] < 80
-    pieces = costs["message"]
-    assert 150 < pieces[-1]["mbps"] < 220
-    assert (
-        0.8 < pieces[0]["latency_us"] / site["latency_us"][0][racks_mate(racks["of_group"])] < 1.2
-    )
 
 
 @measures
