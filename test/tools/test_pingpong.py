@@ -956,8 +956,8 @@ def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
         [racks], costs = site["levels"], site["costs"]
         pieces = costs["message"]
         to_mate = site["latency_us"][0][racks_mate(racks["of_group"])]
-        measured = [(rate, 34, 44) for rate in racks["uplink_mbps"]]
-        measured += [
+        measured: list[tuple[float, float, float]] = [
+            *((rate, 34, 44) for rate in racks["uplink_mbps"]),
             (costs["gap_us"], 35, 80),  # 0.1 us of a packet on a link, slowed down by 500
             (pieces[-1]["mbps"], 150, 220),
             (pieces[0]["latency_us"] / to_mate, 0.8, 1.2),
