@@ -30,7 +30,8 @@ except ModuleNotFoundError:
 REPO = Path(__file__).resolve().parent.parent
 BUILD = REPO / "build"
 OVERLAY = REPO / "src_overlay"
-VERSION_HEADER = "src/mpi/coll/algorithms/topo/topo_version.h"  # below OVERLAY
+TOPO = "src/mpi/coll/algorithms/topo"  # below OVERLAY, and in a tree of MPICH
+VERSION_HEADER = f"{TOPO}/topo_version.h"
 MANIFEST = REPO / "cvars/algorithms.toml"
 CVAR_BLOCKS = REPO / "cvars/cvars.txt"
 # Options of MPICH's configure by device, the default first
@@ -250,6 +251,21 @@ def overlay_files() -> list[str]:
         for path in OVERLAY.rglob("*")
         if path.is_file() and path.name != ".gitignore"
     )
+
+
+def topo_files(*names: str, topo: Path = OVERLAY / TOPO) -> list[Path]:
+    """The files of TOPO, and its folders, with these names. They may be patterns: topo_gen_*.c"""
+    found = {name: sorted(topo.rglob(name)) for name in names}
+    missing = [name for name, files in found.items() if not files]
+    if missing:
+        raise Failure(f"no {', '.join(missing)} in {topo}")
+    return [file for files in found.values() for file in files]
+
+
+def topo_includes(topo: Path = OVERLAY / TOPO) -> list[str]:
+    """Options of a compiler by which the files of TOPO find each other's headers"""
+    folders = sorted({header.parent for header in topo.rglob("*.h")})
+    return [f"-I{folder}" for folder in folders]
 
 
 def touched(patch_text: str) -> list[str]:

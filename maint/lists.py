@@ -18,6 +18,7 @@ from common import (
     GENERATED_PATCH,
     MANIFEST,
     OVERLAY,
+    TOPO,
     VERSION_HEADER,
     Failure,
     Row,
@@ -36,7 +37,7 @@ Found = set[tuple[str, str]]  # collective, name
 Add = Callable[[str, list[Row]], str]
 Read = Callable[[str], Found]
 
-TOPO_ALGOS_H = OVERLAY / "src/mpi/coll/algorithms/topo/topo_algos.h"
+TOPO_ALGOS_H = OVERLAY / TOPO / "topo_algos.h"
 TOPO_VERSION_H = OVERLAY / VERSION_HEADER
 
 REQUIRED = {"collective": str, "name": str, "help": str}

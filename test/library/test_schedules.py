@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from common import DEVICES
+from common import DEVICES, topo_files, topo_includes
 from kinds import Build, Launch, MakeSite, WriteJson
 from under_test import REPO, cached_build, mpich_version
 
 HERE = Path(__file__).resolve().parent
 UNIT = REPO / "test/unit"
-TOPO = REPO / "src_overlay/src/mpi/coll/algorithms/topo"
 WRAPPED = ["MPIC_Send", "MPIC_Isend", "MPIC_Sendrecv", "MPID_Issend"]
 WRAPPED += ["MPID_Send", "MPID_Send_coll"]
 GATHERS = ["gather", "gatherv", "scatter", "scatterv"]
@@ -31,8 +30,8 @@ CALLS = [(8, 2, 5000, 0), (12, 4, 40000, 3)]
 def fixture_catalog(build_unit: Build) -> Callable[..., str]:
     """catalog(*arguments): what topo_catalog prints"""
     names = ["topo_gen_*.c", "topo_catalog*.c", "topo_order.c", "topo_map.c", "topo_place.c"]
-    sources = [file for name in names for file in sorted(TOPO.glob(name))]
-    program = build_unit(UNIT / "topo_catalog.c", f"-I{UNIT}/shim", f"-I{TOPO}", *sources)
+    includes = [f"-I{UNIT}/shim", *topo_includes()]
+    program = build_unit(UNIT / "topo_catalog.c", *includes, *topo_files(*names))
 
     def run(*args: Any) -> str:
         command = [str(program), *map(str, args)]

@@ -33,6 +33,8 @@ import results
 import sources
 import tuner_data
 from common import (
+    OVERLAY,
+    TOPO,
     VERSION_HEADER,
     Failure,
     Row,
@@ -40,6 +42,8 @@ from common import (
     is_generated,
     overlay_files,
     series,
+    topo_files,
+    topo_includes,
     topo_version,
     touched,
     versions,
@@ -531,10 +535,10 @@ family = "block_tree"
 shape = "linear"
 """
     manifest.write_text((REPO / "cvars/algorithms.toml").read_text() + row)
-    shutil.copytree(REPO / build.TOPO, folder)
+    shutil.copytree(OVERLAY / TOPO, folder)
     (folder / "topo_algos.h").write_text(lists.topo_algos_h(lists.load_manifest(manifest)))
-    pure = [file for pattern in build.PURE for file in folder.glob(Path(pattern).name)]
-    flags = ["-O0", '-DTOPO_VERSION="0"', f"-I{REPO}/bench/sim", f"-I{folder}"]
+    pure = topo_files(*build.PURE, topo=folder)
+    flags = ["-O0", '-DTOPO_VERSION="0"', f"-I{REPO}/bench/sim", *topo_includes(folder)]
     sim = tmp_path / "topo-sim"
     files = [*sorted((REPO / "bench/sim").glob("*.c")), *pure]
     subprocess.run(["cc", *flags, "-o", sim, *files, "-ljson-c", "-lm"], check=True)

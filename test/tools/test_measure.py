@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from common import topo_files
 from inprocess import run_tool
 
 REPO = Path(__file__).resolve().parents[2]
@@ -259,9 +260,8 @@ def test_the_report_predicts_what_topo_auto_takes(tmp_path: Path) -> None:
 
 def test_topo_auto_as_the_library_has_it() -> None:
     """What predictor.py has of topo_auto.c and topo_numbers.h; without rates it leaves all to MPICH."""
-    folder = REPO / "src_overlay/src/mpi/coll"
     assert predictor.baselines("barrier") == {"linear"} and not predictor.baselines("gatherv")
-    numbers = (folder / "algorithms/topo/topo_numbers.h").read_text()
+    (numbers,) = (path.read_text() for path in topo_files("topo_numbers.h"))
     (some,) = re.findall(r"define TOPO_SOME_BYTES (\d+)", numbers)
     for name in ("alltoallv", "gatherv", "scatterv"):
         assert predictor.AUTO_BYTES[name] == int(some)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from common import topo_files, topo_includes
 
 REPO = Path(__file__).resolve().parents[2]
-TOPO = REPO / "src_overlay/src/mpi/coll/algorithms/topo"
 HOSTS = 4  # of a rack
 
 # SMPI adds nothing of its own: no computation, no protocol, no factors
@@ -98,11 +98,10 @@ def test_times_are_those_of_smpi(bindir: Path, tmp_path: Path, num: int) -> None
     if not shutil.which("smpicc") or not (bindir / "topo-sim").exists():
         pytest.skip("no SimGrid on this machine, or no topo-sim")
     names = ["topo_gen_*.c", "topo_catalog*.c", "topo_order.c", "topo_map.c", "topo_place.c"]
-    sources = [file for name in names for file in sorted(TOPO.glob(name))]
     program, platform, hosts = tmp_path / "sim_smpi", tmp_path / "site.xml", tmp_path / "hosts"
-    include = [f"-I{REPO}/bench/sim", f"-I{TOPO}"]
+    include = [f"-I{REPO}/bench/sim", *topo_includes()]
     source = Path(__file__).with_name("sim_smpi.c")
-    run(["smpicc", "-O2", "-w", *include, source, *sources, "-o", program])
+    run(["smpicc", "-O2", "-w", *include, source, *topo_files(*names), "-o", program])
     write_platform(platform, num)
     hosts.write_text("".join(f"h{i}\n" for i in range(num)))
     smpirun = ["smpirun", "-np", str(num), "-platform", str(platform), "-hostfile", str(hosts)]

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from common import topo_files, topo_includes
 
 HERE = Path(__file__).resolve().parent
-TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def run_topo(cc_unit: Callable[..., Any]) -> Callable[..., str]:
     returns what it prints."""
 
     def run(name: str, *args: Any, flags: Sequence[Any] = ()) -> Any:
-        include = [f"-I{HERE}/shim", f"-I{TOPO}"]
-        done = cc_unit(HERE / name, *include, TOPO / name, *flags, args=args)
+        include = [f"-I{HERE}/shim", *topo_includes()]
+        done = cc_unit(HERE / name, *include, *topo_files(name), *flags, args=args)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import under_test
+from common import topo_files
 from under_test import REPO
 
 HERE = Path(__file__).resolve().parent
-TOPO = REPO / "src_overlay/src/mpi/coll/algorithms/topo"
-SOURCES = sorted(TOPO.glob("topo_gen_*.c"))
-SOURCES += [TOPO / f"topo_{name}.c" for name in ("map", "order", "place")]
+SOURCES = topo_files(
+    *(f"topo_{name}.c" for name in ("gen_*", "catalog_*", "map", "order", "place"))
+)
 
 COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast"]
 COLLECTIVES += ["gather", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
@@ -24,7 +25,7 @@ COLLECTIVES += ["alltoallw", "exscan", "scan"]
 @pytest.fixture
 def topo_catalog(run_topo: Callable[..., str]) -> Callable[..., str]:
     def run(*args: Any) -> str:
-        return run_topo("topo_catalog.c", *args, flags=[*TOPO.glob("topo_catalog_*.c"), *SOURCES])
+        return run_topo("topo_catalog.c", *args, flags=SOURCES)
 
     return run
 
@@ -35,7 +36,7 @@ def test_every_schedule_comes_to_its_end(topo_catalog: Callable[..., str]) -> No
 
 
 def test_settings_are_those_of_the_cvars() -> None:
-    header = (TOPO / "topo_catalog.h").read_text()
+    (header,) = (path.read_text() for path in topo_files("topo_catalog.h"))
     cvars = (REPO / "cvars/cvars.txt").read_text()
     for macro, cvar in [
         ("MPII_TOPO_SEGMENT_BYTES", "MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import sites
+from common import TOPO, topo_files, topo_includes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import Build
@@ -120,14 +121,15 @@ def start(
 ) -> Callable[..., Any]:
     """start(): a new Csel."""
     coll, json_c = mpich_source / "src/mpi/coll", mpich_source / "modules/json-c"
-    topo = coll / "algorithms/topo"
+    topo = mpich_source / TOPO
     includes = [HERE / "shim", mpich_source / "src/include", coll / "include", coll / "src"]
     program = build_unit(
         HERE / "csel.c",
         *(coll / f"src/csel_{part}.c" for part in ("algo", "grammar", "parse", "search", "tree")),
-        *(topo / f"topo_{part}.c" for part in ("json", "site", "rates")),
+        *topo_files("topo_json.c", "topo_site.c", "topo_rates.c", topo=topo),
         *sorted(set(json_c.glob("*.c")) - {json_c / "libjson.c"}),
-        *(f"-I{folder}" for folder in [*includes, topo, json_c]),
+        *(f"-I{folder}" for folder in [*includes, json_c]),
+        *topo_includes(topo),
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=undefined",
         f"-DMPICH_NUMVERSION={mpich_numversion()}",

@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from common import topo_files, topo_includes
 from kinds import Build, Launch
 
 HERE = Path(__file__).resolve().parent
-TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 # topo_gen.c includes them, which the name of the program that was built has to tell
 EXECUTOR = hashlib.sha256(
-    b"".join(path.read_bytes() for path in sorted(TOPO.glob("topo_exec*.[ch]")))
+    b"".join(path.read_bytes() for path in topo_files("topo_exec*.[ch]"))
 ).hexdigest()
 FLAGS = [
     "-DTEST_MALLOC",
@@ -34,9 +34,8 @@ def topo_gen(build_unit: Build) -> Launch:
     """topo_gen(*arguments, flags=): a CompletedProcess"""
 
     def run(*args: str, flags: list[str] | None = None) -> subprocess.CompletedProcess[str]:
-        sources = [TOPO / f"topo_{name}.c" for name in ("data", "map", "order", "place")]
-        sources += sorted(TOPO.glob("topo_gen_*.c"))
-        include = [f"-I{HERE}/shim", f"-I{TOPO}"]
+        names = [f"topo_{name}.c" for name in ("data", "map", "order", "place", "gen_*")]
+        include, sources = [f"-I{HERE}/shim", *topo_includes()], topo_files(*names)
         program = build_unit(HERE / "topo_gen.c", *include, *sources, *FLAGS, *(flags or []))
         return subprocess.run(
             [program, *args], capture_output=True, text=True, timeout=300, check=False

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from common import topo_files
 
 HERE = Path(__file__).resolve().parent
-TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 TOPO_TUNE = HERE.parents[1] / "maint/topo_tune"
-OTHERS = ["order", "map", "place", "rates", "predict_sample", "predict_walk"]
+OTHERS = ["topo_predict_*.c", "topo_gen_*.c", "topo_catalog*.c"]
+OTHERS += [f"topo_{name}.c" for name in ("order", "map", "place", "rates")]
 
 
 @pytest.fixture
@@ -19,8 +20,7 @@ def predict(run_topo: Callable[..., Any]) -> Callable[..., list[str]]:
     """predict(*arguments, flags=): the lines that it prints"""
 
     def run(*args: Any, flags: tuple[str, ...] = ()) -> Any:
-        sources = [TOPO_TUNE / "loads.c", *(TOPO / f"topo_{name}.c" for name in OTHERS)]
-        sources += sorted([*TOPO.glob("topo_gen_*.c"), *TOPO.glob("topo_catalog*.c")])
+        sources = [TOPO_TUNE / "loads.c", *topo_files(*OTHERS)]
         return run_topo(
             "topo_predict.c",
             *args,

@@ -2,12 +2,10 @@
 """The renumberings (topo_map.c) alone, without MPI."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-TOPO = Path(__file__).resolve().parents[2] / "src_overlay/src/mpi/coll/algorithms/topo"
+from common import topo_files
 
 
 @pytest.fixture
@@ -16,7 +14,12 @@ def topo_map(run_topo: Callable[..., Any]) -> Callable[..., Any]:
         return run_topo(
             "topo_map.c",
             *args,
-            flags=[TOPO / "topo_place.c", "-Wno-unused-parameter", "-Wno-sign-compare", *flags],
+            flags=[
+                *topo_files("topo_place.c"),
+                "-Wno-unused-parameter",
+                "-Wno-sign-compare",
+                *flags,
+            ],
         )
 
     return run

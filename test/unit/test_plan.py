@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from common import topo_files
 
 HERE = Path(__file__).resolve().parent
-TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 # the test counts memory, and makes allocations fail
 WRAP = "-Wl," + ",".join(f"--wrap={name}" for name in ("malloc", "calloc", "realloc", "free"))
 SANITIZE = "-fsanitize=address,undefined"
@@ -17,7 +17,7 @@ SANITIZE = "-fsanitize=address,undefined"
 @pytest.fixture
 def topo_plan(run_topo: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, flags: Sequence[Any] = ()) -> Any:
-        return run_topo("topo_plan.c", *args, flags=[TOPO / "topo_route.c", WRAP, *flags])
+        return run_topo("topo_plan.c", *args, flags=[*topo_files("topo_route.c"), WRAP, *flags])
 
     return run
 

@@ -2,19 +2,17 @@
 """The order of ranks for an application (topo_reorder.c) alone, without MPI."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-TOPO = Path(__file__).resolve().parents[2] / "src_overlay/src/mpi/coll/algorithms/topo"
+from common import topo_files
 
 
 @pytest.fixture
 def reorder(run_topo: Callable[..., Any]) -> Callable[..., list[str]]:
     def run(*args: Any) -> list[str]:
         flags = ["-Wno-unused-parameter", "-Wno-sign-compare", "-fsanitize=address,undefined"]
-        out = run_topo("topo_reorder.c", *args, flags=[TOPO / "topo_place.c", *flags])
+        out = run_topo("topo_reorder.c", *args, flags=[*topo_files("topo_place.c"), *flags])
         return str(out).split()
 
     return run

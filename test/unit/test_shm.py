@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from common import topo_files, topo_includes
 from kinds import Build, Job, Launch, Require
 
 HERE = Path(__file__).resolve().parent
-TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 FILES = ("topo_shm_wait.c", "topo_pipe.c")
 TSAN = ("-fsanitize=thread",)
 SLEEP, SPIN = 0, 50
@@ -28,8 +28,8 @@ def topo_shm(build_unit: Build) -> Launch:
     def run(
         *args: Any, flags: Sequence[str] = (), cc: str | None = None, emulator: Sequence[str] = ()
     ) -> Job:
-        include = [f"-I{HERE}/shim", f"-I{TOPO}"]
-        sources = [TOPO / name for name in FILES]
+        include = [f"-I{HERE}/shim", *topo_includes()]
+        sources = topo_files(*FILES)
         program = build_unit(HERE / "topo_shm.c", *include, *sources, "-pthread", *flags, cc=cc)
         command: list[Any] = [*emulator, program, *map(str, args)]
         return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

@@ -10,30 +10,33 @@
  * layers: each group depends only on the groups above it.
  *
  * - Pure functions: no MPI, no state.
- *   topo_json.c, topo_site.c       read the topology of the site from a file
- *   topo_place.c                   map ranks to hosts, racks and the levels above
- *   topo_reorder*.c                order the ranks of an application with a topology of its own
- *   topo_map.c, topo_order.c       renumber ranks by distance; put the ranks in a line in which the
- *                                  members of each group are adjacent, also as seen from a root
- *   topo_route.c, topo_plan.c      plan alltoall(v)
- *   topo_gen_*.c                   generate algorithms as schedules (topo_step.h)
- *   topo_catalog*.c                list all algorithms by name, including MPICH's
- *   topo_rates.c, topo_predict*.c  rate the links, and predict how long a schedule takes
- * - topo_base.c                    counters, warnings, waiting for messages
+ *   place/topo_json.c, topo_site.c  read the topology of the site from a file
+ *   place/topo_place.c              map ranks to hosts, racks and the levels above
+ *   place/topo_map.c, topo_order.c  renumber ranks by distance; put the ranks in a line in which
+ *                                   the members of each group are adjacent, also as seen from a
+ *                                   root
+ *   place/topo_reorder*.c           order the ranks of an application with a topology of its own
+ *   gen/topo_gen_*.c                generate algorithms as schedules (topo_step.h)
+ *   gen/topo_catalog*.c             list all algorithms by name, including MPICH's
+ *   predict/topo_rates.c, topo_predict*.c
+ *                                   rate the links, and predict how long a schedule takes
+ *   alltoall/topo_route.c, topo_plan.c
+ *                                   plan alltoall(v)
+ * - topo_base.c                     counters, warnings, waiting for messages
  * - The place of a communicator.
- *   topo_view.c                    hosts and racks, and the state that a communicator keeps
- *   topo_world.c                   how processes learn where all of them run
- *   topo_comm.c                    what algorithms ask of a communicator, such as its order
+ *   place/topo_view.c               hosts and racks, and the state that a communicator keeps
+ *   place/topo_world.c              how processes learn where all of them run
+ *   topo_comm.c                     what algorithms ask of a communicator, such as its order
  * - Executors.
- *   topo_shm*.c, topo_pipe.c       shared memory, waiting in it, short messages inside a host
- *   topo_data.c, topo_exec*.c      map the units of a schedule to memory; run a schedule
- *   topo_exchange*.c               run alltoall(v) by plans
- *   topo_neighbor*.c               plan and run neighbourhood collectives
+ *   run/topo_shm*.c, topo_pipe.c    shared memory, waiting in it, short messages inside a host
+ *   run/topo_data.c, topo_exec*.c   map the units of a schedule to memory; run a schedule
+ *   alltoall/topo_exchange*.c       run alltoall(v) by plans
+ *   neighbor/topo_neighbor*.c       plan and run neighborhood collectives
  * - MPI calls.
- *   topo_call*.c                   turn a call into a schedule; topo_call_sched.c: nonblocking and
- *                                  persistent calls
- *   topo_auto.c                    predict the times of algorithms on a communicator
- * - topo.c                         initialize and finalize all of the above
+ *   run/topo_call*.c                turn a call into a schedule; topo_call_sched.c: nonblocking and
+ *                                   persistent calls
+ *   predict/topo_auto.c             predict the times of algorithms on a communicator
+ * - topo.c                          initialize and finalize all of the above
  *
  * An algorithm counts its call (MPII_TOPO_COUNT), gets the order of the ranks or another
  * renumbering (MPII_Topo_comm_order, ...), and runs a schedule. */
