@@ -175,6 +175,7 @@ static void free_exchange(void *exchange)
     MPL_free(ex->leader_of_host);
     MPL_free(ex->key);
     MPL_free(ex->own);
+    MPII_Topo_messages_free(&ex->messages);
     MPII_Topo_shm_free(ex->shm);
     MPL_free(ex);
 }

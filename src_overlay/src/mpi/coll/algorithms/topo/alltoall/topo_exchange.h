@@ -21,10 +21,10 @@
  * topo_exchange_alltoall.c, topo_exchange_alltoallv.c
  *                            the blocking collectives
  * topo_exchange_init.c       persistent and nonblocking collectives
- * topo_exchange_sched.c      schedules of persistent collectives
- * topo_exchange_ialltoallv.c nonblocking collectives, step by step; topo_exchange_messages.c, their
- *                            messages
- * topo_exchange_data.c       blocks of the user, and messages, for all of them */
+ * topo_exchange_steps.c      run them, step by step; topo_exchange_call.c, their arguments and
+ *                            memory
+ * topo_exchange_data.c, topo_exchange_messages.c
+ *                            blocks of the user, and messages, for all of them */
 
 /* The blocks that a collective sends, or receives. With MPI_IN_PLACE, both are the blocks that it
  * receives. */
@@ -70,8 +70,10 @@ static inline MPI_Datatype MPII_Topo_blocks_type(const MPII_Topo_blocks_t * bloc
 /* Bytes of data of the block of a rank */
 MPI_Aint MPII_Topo_blocks_bytes(const MPII_Topo_blocks_t * blocks, int rank);
 
-/* Number of blocks, for n ranks, that are messages of their own */
-int MPII_Topo_blocks_num_long(const MPII_Topo_blocks_t * blocks, int n);
+/* Pack the blocks for n ranks. *packed: blocks of bytes, which MPII_Topo_blocks_free_packed frees.
+ * Returns an MPI error code. */
+int MPII_Topo_blocks_pack(const MPII_Topo_blocks_t * blocks, int n, MPII_Topo_blocks_t * packed);
+void MPII_Topo_blocks_free_packed(MPII_Topo_blocks_t * packed);
 
 /* Address of the block of a rank */
 char *MPII_Topo_blocks_at(const MPII_Topo_blocks_t * blocks, int rank);
@@ -103,7 +105,6 @@ typedef struct {
     MPII_Topo_wire_t *sends[2], *recvs[2], *give[3], *get[3];
     int num;                    /* number of all */
     MPII_Topo_wire_t *all;
-    MPIR_Request **reqs;        /* [num] */
 } MPII_Topo_wires_t;
 
 int MPII_Topo_wires_create(const MPII_Topo_plan_t * plan, MPI_Aint scale, MPII_Topo_wires_t ** w);
@@ -117,14 +118,6 @@ enum { MPII_TOPO_COPY_OWN_HOST = 1, MPII_TOPO_COPY_OTHERS = 2, MPII_TOPO_COPY_AL
 int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which,
                             const MPII_Topo_blocks_t * blocks, const int64_t offsets[],
                             MPI_Aint scale, char *segment, bool to_segment);
-
-/* Alltoall(v, w) for ranks that do not agree on the sizes of blocks. Each message is received
- * with its actual length. Blocks that fit are delivered; for a block that is too long the error
- * is MPI_ERR_TRUNCATE. *lacking: length for which this process lacked memory before,
- * MPIR_AINT_MAX: none. Becomes the minimum over all processes. If it is not MPIR_AINT_MAX,
- * nothing else is done. */
-int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
-                               MPI_Aint * lacking, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
 /* Count the messages, for MPI_T. */
 void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,

@@ -24,7 +24,7 @@ static int make_room(MPII_Topo_exchange_t * ex, const MPII_Topo_uniform_t * u, M
     bool is_ok = false;
 
     if (ex->shm) {
-        mpi_errno = MPII_Topo_ex_hand_on(ex, u->wires, 0, true, attr);
+        mpi_errno = MPII_Topo_ex_hand_on(ex, 0, NULL, 0, true, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (!MPII_Topo_ex_is_same_block(ex, block))
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
@@ -120,6 +120,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     MPII_Topo_blocks_t out, in;
     MPII_Topo_uniform_t *u;
     MPI_Aint block, lacking = MPIR_AINT_MAX;
+    MPII_Topo_vote_t vote = { 0 };
     bool is_match, is_told, has_met = false;
     int flags;
 
@@ -174,13 +175,16 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
         ex->current ^= 1;
         if (MPII_Topo_ex_sizes_differ(TOPO_ERROR, mpi_errno, is_told)) {
             TOPO_CLEAR_ERROR;
-            mpi_errno = MPI_SUCCESS;
-            mpi_errno_ret = MPII_Topo_exchange_unequal(&out, &in, &lacking, comm_ptr, attr);
-            if (lacking < MPIR_AINT_MAX) {
-                ex->uniform_limit = MPL_MIN(ex->uniform_limit, lacking);
+            mpi_errno_ret = MPI_SUCCESS;
+            vote.max[0] = MPIR_AINT_MAX - lacking;
+            mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            if (vote.max[0] > 0) {
+                ex->uniform_limit = MPL_MIN(ex->uniform_limit, MPIR_AINT_MAX - vote.max[0]);
                 *decline = MPII_TOPO_DECLINED_MEMORY;
-            } else {
-                MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
+            } else if (TOPO_ERROR == TOPO_ERROR_NONE) {
+                mpi_errno = MPII_Topo_ex_unequal(ex, &out, &in, sendbuf == MPI_IN_PLACE, attr);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             }
         }
     }

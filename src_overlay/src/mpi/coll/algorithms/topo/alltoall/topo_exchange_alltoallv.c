@@ -5,7 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_exchange_messages.h"
+#include "topo_exchange_impl.h"
 #include "topo_view.h"
 
 /* Alltoallv and alltoallw: plans are kept with the communicator and its duplicates. A vote finds
@@ -231,7 +231,6 @@ int MPII_Topo_exchange_alltoallv(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * 
     entry_t *entry;
     bool is_handed_on = false;
     int flags;
-    MPI_Aint lacking = MPIR_AINT_MAX;
     MPII_Topo_messages_t own = {.comm_ptr = comm_ptr,.tag = LONG_TAG };
 
     *decline = MPII_TOPO_PLANNED;
@@ -279,9 +278,8 @@ int MPII_Topo_exchange_alltoallv(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * 
     ex->has_lost = false;
     if (vote.match) {
         /* all processes know that sizes do not match */
-        mpi_errno = MPII_Topo_exchange_unequal(out, in, &lacking, comm_ptr, attr);
+        mpi_errno = MPII_Topo_ex_unequal(ex, out, in, in_place, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         goto fn_exit;
     }
 
@@ -330,7 +328,7 @@ int MPII_Topo_exchange_alltoallv(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * 
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         if (vote.sum[2] > 0)
-            MPII_Topo_messages_long(&own, out, in);
+            MPII_Topo_messages_blocks(&own, out, in, in->most);
         mpi_errno = MPII_Topo_ex_run(ex, entry->plan, entry->wires, 0, is_handed_on, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (TOPO_ERROR == TOPO_ERROR_NONE) {
@@ -339,7 +337,8 @@ int MPII_Topo_exchange_alltoallv(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * 
         } else {
             ex->current ^= 1;
         }
-        mpi_errno = MPII_Topo_messages_wait(&own);
+        MPII_Topo_messages_wait(&own);
+        mpi_errno = MPII_Topo_messages_end(&own);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     if (slot == -1)

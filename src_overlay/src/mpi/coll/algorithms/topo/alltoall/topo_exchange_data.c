@@ -47,13 +47,39 @@ MPI_Aint MPII_Topo_blocks_bytes(const MPII_Topo_blocks_t * blocks, int rank)
     return MPII_Topo_blocks_count(blocks, rank) * size;
 }
 
-int MPII_Topo_blocks_num_long(const MPII_Topo_blocks_t * blocks, int n)
+int MPII_Topo_blocks_pack(const MPII_Topo_blocks_t * blocks, int n, MPII_Topo_blocks_t * packed)
 {
-    int num = 0;
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Aint total = 0, *counts, *displs;
 
-    for (int i = 0; i < n && blocks->most < MPIR_AINT_MAX; i++)
-        num += MPII_Topo_blocks_bytes(blocks, i) > blocks->most;
-    return num;
+    for (int i = 0; i < n; i++)
+        total += MPII_Topo_blocks_bytes(blocks, i);
+    counts = MPL_malloc(2 * n * sizeof(MPI_Aint) + total, MPL_MEM_COLL);
+    MPII_TOPO_NEED(counts);
+    displs = counts + n;
+    MPII_Topo_blocks_set(packed, displs + n, 0, counts, displs, TOPO_BYTE);
+    total = 0;
+    for (int i = 0; i < n; i++) {
+        counts[i] = MPII_Topo_blocks_bytes(blocks, i);
+        displs[i] = total;
+        total += counts[i];
+        mpi_errno = MPIR_Localcopy(MPII_Topo_blocks_at(blocks, i),
+                                   MPII_Topo_blocks_count(blocks, i),
+                                   MPII_Topo_blocks_type(blocks, i), packed->buf + displs[i],
+                                   counts[i], TOPO_BYTE);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+void MPII_Topo_blocks_free_packed(MPII_Topo_blocks_t * packed)
+{
+    MPL_free((void *) packed->counts);
+    packed->counts = NULL;
 }
 
 bool MPII_Topo_blocks_set_alltoall(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in,
@@ -111,84 +137,6 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
     return mpi_errno;
   fn_fail:
     goto fn_exit;
-}
-
-/* What processes exchange before the blocks */
-typedef struct {
-    MPI_Aint bytes, lacking;
-} told_size_t;
-
-int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
-                               MPI_Aint * lacking, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
-{
-    int mpi_errno = MPI_SUCCESS;
-    int mpi_errno_ret = MPI_SUCCESS;
-    int p = comm_ptr->local_size;
-    told_size_t *sent = MPL_calloc(2 * p, sizeof(told_size_t), MPL_MEM_COLL), *theirs = sent + p;
-    MPIR_Request **reqs = MPL_calloc(2 * p, sizeof(MPIR_Request *), MPL_MEM_COLL);
-    MPI_Aint total = 1, bytes;
-    char *mem = NULL, *end;
-
-    MPII_TOPO_NEED(sent && reqs);
-    for (int i = 0; i < p; i++) {
-        sent[i].bytes = MPII_Topo_blocks_bytes(out, i);
-        sent[i].lacking = theirs[i].lacking = *lacking;
-        total += sent[i].bytes;
-    }
-    mpi_errno = MPIR_Alltoall_intra_scattered(sent, sizeof(told_size_t), TOPO_BYTE, theirs,
-                                              sizeof(told_size_t), TOPO_BYTE, comm_ptr,
-                                              TOPO_COLL_ATTR);
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    for (int i = 0; i < p; i++) {
-        total += theirs[i].bytes;
-        *lacking = MPL_MIN(*lacking, theirs[i].lacking);
-    }
-    if (*lacking < MPIR_AINT_MAX)
-        goto fn_exit;
-    end = mem = MPL_malloc(total, MPL_MEM_COLL);
-    MPII_TOPO_NEED(mem);
-    for (int i = 0; i < p; i++) {
-        mpi_errno =
-            MPII_Topo_irecv(end, theirs[i].bytes, TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr,
-                            &reqs[i]);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        end += theirs[i].bytes;
-    }
-    for (int i = 0; i < p; i++) {
-        mpi_errno =
-            MPIR_Localcopy(MPII_Topo_blocks_at(out, i), MPII_Topo_blocks_count(out, i),
-                           MPII_Topo_blocks_type(out, i), end, sent[i].bytes, TOPO_BYTE);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        /* empty if there is an error, since tags may not carry errors */
-        mpi_errno =
-            MPII_Topo_isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i].bytes : 0, TOPO_BYTE, i,
-                            MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        end += sent[i].bytes;
-    }
-    for (int i = 0; i < 2 * p; i++) {
-        mpi_errno = MPII_Topo_wait_bytes(&reqs[i], &bytes, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        if (i < p && bytes != theirs[i].bytes)
-            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
-    }
-    end = mem;
-    for (int i = 0; i < p && TOPO_ERROR == TOPO_ERROR_NONE; i++) {
-        if (theirs[i].bytes <= MPII_Topo_blocks_bytes(in, i))
-            mpi_errno = MPIR_Localcopy(end, theirs[i].bytes, TOPO_BYTE, MPII_Topo_blocks_at(in, i),
-                                       MPII_Topo_blocks_count(in, i),
-                                       MPII_Topo_blocks_type(in, i));
-        else
-            MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        end += theirs[i].bytes;
-    }
-
-  fn_exit:
-    MPL_free(mem);
-    MPL_free(reqs);
-    MPL_free(sent);
-    return mpi_errno_ret;
 }
 
 /* -- messages -- */
@@ -263,8 +211,7 @@ int MPII_Topo_wires_create(const MPII_Topo_plan_t * plan, MPI_Aint scale, MPII_T
     for (int s = 0; s < 2; s++)
         max += plan->num_sends[s] + plan->num_recvs[s];
     w->all = MPL_malloc(max * sizeof(MPII_Topo_wire_t), MPL_MEM_COLL);
-    w->reqs = MPL_calloc(max, sizeof(MPIR_Request *), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!w->all || !w->reqs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPIR_ERR_CHKANDJUMP(!w->all, mpi_errno, MPI_ERR_OTHER, "**nomem");
     for (int s = 0; s < 2; s++) {
         mpi_errno = make_wires(plan->sends[s], plan->num_sends[s], scale, w, &w->sends[s],
                                &w->num_sends[s]);
@@ -298,7 +245,6 @@ void MPII_Topo_wires_free(MPII_Topo_wires_t * w)
             MPIR_Type_free_impl(&w->all[i].type);
     }
     MPL_free(w->all);
-    MPL_free(w->reqs);
     MPL_free(w);
 }
 

@@ -6,7 +6,7 @@
 #ifndef TOPO_EXCHANGE_IMPL_H_INCLUDED
 #define TOPO_EXCHANGE_IMPL_H_INCLUDED
 
-#include "topo_exchange.h"
+#include "topo_exchange_messages.h"
 #include "topo_gen.h"
 
 /* Declarations that the files of the blocking exchange share. */
@@ -20,7 +20,7 @@
 /* A vote. To join votes of ranks: bitwise AND of `all`, sums of sum[] and match, maxima of max[].
  * The joined `match` is 0 if each block is sent with the size that its receiver expects; votes on
  * other questions leave it at 0. If `error` is set, nothing else counts. */
-typedef struct {
+typedef struct MPII_Topo_vote {
     int64_t error;              /* as TOPO_ERROR */
     uint64_t all;
     uint64_t sum[3];
@@ -79,6 +79,7 @@ typedef struct MPII_Topo_exchange {
     int epoch;                  /* how often memory was given back */
     uint32_t num_votes, num_done[3];    /* how often each counter has been used */
     int current;                /* half for the current call */
+    MPII_Topo_messages_t messages;      /* of the current call */
 
     /* -- tree of the vote -- */
     MPII_Topo_place_t leaders;  /* place with one rank for each host */
@@ -157,14 +158,20 @@ int MPII_Topo_ex_vote_yes(MPII_Topo_exchange_t * ex, bool *yes, MPII_Topo_attr_t
 
 /* -- topo_exchange_run.c: one exchange -- */
 
-/* Wait for num_recvs receives, then for num_sends sends. */
-int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int num_recvs,
-                      int num_sends, MPII_Topo_attr_t * attr);
+/* Begin a step of up to num messages, ex->messages. MPII_Topo_ex_end_messages waits for them; it
+ * returns the error of this process. */
+void MPII_Topo_ex_begin_messages(MPII_Topo_exchange_t * ex, int num, const MPII_Topo_attr_t * attr);
+int MPII_Topo_ex_end_messages(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr);
+
+/* Send each block as a message. For ranks that do not agree on the lengths of blocks. Blocks that
+ * fit are delivered; for a block that is too long the error is MPI_ERR_TRUNCATE. */
+int MPII_Topo_ex_unequal(MPII_Topo_exchange_t * ex, const MPII_Topo_blocks_t * out,
+                         const MPII_Topo_blocks_t * in, bool in_place, MPII_Topo_attr_t * attr);
 
 /* Synchronization k of the ranks of a host in a call: what each wrote to the segment becomes
- * available to the others */
-int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, const MPII_Topo_wires_t * w, int k,
-                         bool do_wait, MPII_Topo_attr_t * attr);
+ * available to the others. bytes: length of the segment */
+int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, int64_t bytes, const MPII_Topo_wires_t * w,
+                         int k, bool do_wait, MPII_Topo_attr_t * attr);
 
 /* Alltoall: publish the size of blocks to the ranks of the host, before the next synchronization;
  * -1: this rank sends blocks of another size than it receives. MPII_Topo_ex_is_same_block returns

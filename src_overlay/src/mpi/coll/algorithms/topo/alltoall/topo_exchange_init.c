@@ -6,7 +6,7 @@
 #include "mpiimpl.h"
 #include "tsp_impl.h"
 #include "topo.h"
-#include "topo_exchange_sched.h"
+#include "topo_exchange_call.h"
 
 /* Persistent and nonblocking alltoall(v, w) by plans */
 
@@ -57,7 +57,7 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
     p->plan = p->own_plan;
     mpi_errno = MPIR_TSP_sched_create(&s, true);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPII_Topo_planned_add(p, s);
+    mpi_errno = MPII_Topo_exchange_planned_add(p, s);
     p = NULL;
     MPIR_ERR_CHECK(mpi_errno);
     *sched = s;

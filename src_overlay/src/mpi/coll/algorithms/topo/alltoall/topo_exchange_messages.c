@@ -5,7 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_exchange_messages.h"
+#include "topo_exchange_impl.h"
 
 void MPII_Topo_messages_clear(MPII_Topo_messages_t * m)
 {
@@ -30,7 +30,7 @@ void MPII_Topo_messages_note(MPII_Topo_messages_t * m, int mpi_errno)
         return;
     if (m->mpi_errno == MPI_SUCCESS)
         m->mpi_errno = mpi_errno;
-    TOPO_ADD_ERROR(MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED ? MPIR_ERR_PROC_FAILED :
+    TOPO_ADD_ERROR(TOPO_IS_FAILURE(MPIR_ERR_GET_CLASS(mpi_errno)) ? MPIR_ERR_PROC_FAILED :
                    MPIR_ERR_OTHER);
 }
 
@@ -101,10 +101,12 @@ void MPII_Topo_messages_wires(MPII_Topo_messages_t * m, char *segment,
 {
     for (int i = 0; i < num; i++) {
         const MPII_Topo_wire_t *w = &wires[i];
+        char *buf = segment ? segment + w->offset : NULL;
+        MPI_Aint count = segment ? w->count : 0;
         if (is_send)
-            MPII_Topo_messages_send(m, segment + w->offset, w->count, w->type, w->rank);
+            MPII_Topo_messages_send(m, buf, count, w->type, w->rank);
         else
-            MPII_Topo_messages_recv(m, segment + w->offset, w->count, w->type, w->rank, w->bytes);
+            MPII_Topo_messages_recv(m, buf, count, w->type, w->rank, w->bytes);
     }
 }
 
@@ -120,24 +122,24 @@ void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const MPII_Topo_vote
     MPII_Topo_messages_send_whole(m, vote, sizeof(*vote), TOPO_BYTE, rank);
 }
 
-void MPII_Topo_messages_long(MPII_Topo_messages_t * m, const MPII_Topo_blocks_t * out,
-                             const MPII_Topo_blocks_t * in)
+void MPII_Topo_messages_blocks(MPII_Topo_messages_t * m, const MPII_Topo_blocks_t * out,
+                               const MPII_Topo_blocks_t * in, MPI_Aint least)
 {
     int n = m->comm_ptr->local_size, rank = m->comm_ptr->rank;
+    int num = least == MPIR_AINT_MAX ? 0 : n;
 
-    MPII_Topo_messages_begin(m, MPII_Topo_blocks_num_long(in, n) +
-                             MPII_Topo_blocks_num_long(out, n));
-    for (int k = 0; k < n && in->most < MPIR_AINT_MAX; k++) {
+    MPII_Topo_messages_begin(m, 2 * num);
+    for (int k = 0; k < num; k++) {
         int from = (rank + n - k) % n;
         MPI_Aint bytes = MPII_Topo_blocks_bytes(in, from);
-        if (bytes > in->most)
+        if (bytes > least)
             MPII_Topo_messages_recv(m, MPII_Topo_blocks_at(in, from),
                                     MPII_Topo_blocks_count(in, from),
-                                    MPII_Topo_blocks_type(in, from), from, bytes);
+                                    MPII_Topo_blocks_type(in, from), from, least < 0 ? -1 : bytes);
     }
-    for (int k = 0; k < n && out->most < MPIR_AINT_MAX; k++) {
-        int to = (rank + k) % n;
-        if (MPII_Topo_blocks_bytes(out, to) > out->most)
+    for (int k = 0; k < num; k++) {
+        int to = (rank + k) % n;        /* start with different ranks */
+        if (MPII_Topo_blocks_bytes(out, to) > least)
             MPII_Topo_messages_send(m, MPII_Topo_blocks_at(out, to),
                                     MPII_Topo_blocks_count(out, to),
                                     MPII_Topo_blocks_type(out, to), to);
@@ -165,9 +167,8 @@ bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m)
     return true;
 }
 
-int MPII_Topo_messages_wait(MPII_Topo_messages_t * m)
+void MPII_Topo_messages_wait(MPII_Topo_messages_t * m)
 {
     while (!MPII_Topo_messages_are_over(m))
         MPII_Topo_messages_note(m, MPII_Topo_wait_request(m->reqs[m->num - 1]));
-    return MPII_Topo_messages_end(m);
 }

@@ -6,7 +6,9 @@
 #ifndef TOPO_EXCHANGE_MESSAGES_H_INCLUDED
 #define TOPO_EXCHANGE_MESSAGES_H_INCLUDED
 
-#include "topo_exchange_impl.h"
+#include "topo_exchange.h"
+
+struct MPII_Topo_vote;
 
 /* Messages of a call, one step after the other, and the errors of the call */
 typedef struct {
@@ -41,21 +43,23 @@ void MPII_Topo_messages_send(MPII_Topo_messages_t * m, const void *buf, MPI_Aint
                              MPI_Datatype type, int rank);
 void MPII_Topo_messages_send_whole(MPII_Topo_messages_t * m, const void *buf, MPI_Aint count,
                                    MPI_Datatype type, int rank);
-/* Messages of a plan, in a segment */
+/* Messages of a plan, in a segment. If there is no memory for the segment, it is NULL, and messages
+ * are empty: this process must know of an error then. */
 void MPII_Topo_messages_wires(MPII_Topo_messages_t * m, char *segment,
                               const MPII_Topo_wire_t wires[], int num, bool is_send);
 /* Votes carry errors in their content. The error of a vote that was not received is
  * MPII_TOPO_VOTE_NOT_COME. */
 #define MPII_TOPO_VOTE_NOT_COME (-1)
-void MPII_Topo_messages_recv_vote(MPII_Topo_messages_t * m, MPII_Topo_vote_t * vote, int rank);
-void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const MPII_Topo_vote_t * vote,
+void MPII_Topo_messages_recv_vote(MPII_Topo_messages_t * m, struct MPII_Topo_vote *vote, int rank);
+void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const struct MPII_Topo_vote *vote,
                                   int rank);
-/* Send and receive the blocks that are messages of their own, as a step. */
-void MPII_Topo_messages_long(MPII_Topo_messages_t * m, const MPII_Topo_blocks_t * out,
-                             const MPII_Topo_blocks_t * in);
+/* Send and receive each block longer than `least` bytes as a message, as a step. -1: all blocks,
+ * and ranks may not agree on their lengths */
+void MPII_Topo_messages_blocks(MPII_Topo_messages_t * m, const MPII_Topo_blocks_t * out,
+                               const MPII_Topo_blocks_t * in, MPI_Aint least);
 /* Whether all messages of the step are complete */
 bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m);
-/* Wait until they are. Returns the return value of the call. */
-int MPII_Topo_messages_wait(MPII_Topo_messages_t * m);
+/* Wait until they are. */
+void MPII_Topo_messages_wait(MPII_Topo_messages_t * m);
 
 #endif /* TOPO_EXCHANGE_MESSAGES_H_INCLUDED */

@@ -59,73 +59,45 @@ void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * o
     }
 }
 
-/* Wait for sizes. A rank that knows of an error sends an empty message instead, as it may not have
- * the sizes. The receiver records the error. */
-static int wait_sizes(MPIR_Request ** req, int64_t wanted, MPII_Topo_attr_t * attr)
+/* If each rank of the host has its own segment: send the own sizes to the others. A rank that knows
+ * of an error sends empty messages, as it may not have the sizes. */
+static int share_sizes(MPII_Topo_exchange_t * ex, char *table, int64_t row, MPII_Topo_attr_t * attr)
 {
-    MPI_Aint bytes;
-    int mpi_errno = MPII_Topo_wait_bytes(req, &bytes, attr);
-
-    if (mpi_errno == MPI_SUCCESS && bytes != wanted)
-        TOPO_ADD_ERROR(MPIR_ERR_OTHER);
-    return mpi_errno;
-}
-
-/* If each rank has its own segment, the rank `owner` sends `bytes` bytes at mem to the other ranks
- * of its host. */
-static int share(MPII_Topo_exchange_t * ex, int owner, void *mem, int64_t bytes,
-                 MPII_Topo_attr_t * attr)
-{
-    int mpi_errno = MPI_SUCCESS;
-    int mpi_errno_ret = MPI_SUCCESS;
     const MPII_Topo_route_t *route = ex->any_route;
-    MPIR_Request *req = NULL;
 
-    if (ex->shm)
-        goto fn_exit;
-    if (owner != ex->comm_ptr->rank) {
-        mpi_errno =
-            MPII_Topo_irecv(mem, bytes, TOPO_BYTE, owner, MPII_TOPO_EX_TAG, ex->comm_ptr, &req);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = wait_sizes(&req, bytes, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        goto fn_exit;
-    }
+    MPII_Topo_ex_begin_messages(ex, 2 * route->num_local, attr);
     for (int i = 0; i < route->num_local; i++) {
-        if (route->local[i] == owner)
+        if (i == route->index)
             continue;
-        mpi_errno =
-            MPIC_Send(mem, TOPO_ERROR == TOPO_ERROR_NONE ? bytes : 0, TOPO_BYTE, route->local[i],
-                      MPII_TOPO_EX_TAG, ex->comm_ptr, TOPO_COLL_ATTR);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        MPII_Topo_messages_recv(&ex->messages, table + i * row, row, TOPO_BYTE, route->local[i],
+                                row);
+        MPII_Topo_messages_send(&ex->messages, table + route->index * row, row, TOPO_BYTE,
+                                route->local[i]);
     }
-
-  fn_exit:
-    return mpi_errno_ret;
+    return MPII_Topo_ex_end_messages(ex, attr);
 }
 
-/* Send and receive the sizes of blocks in transit (topo_plan.h). */
+/* Send and receive the sizes of blocks in transit (topo_plan.h). The ranks that receive them send
+ * them to the other ranks of the host, if each has its own segment. */
 static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t * route,
                             const void *const send[], void *const transit[], int width,
                             MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    int rank = ex->comm_ptr->rank, num_recvs = route->num_recvs[0];
-    MPIR_Request **reqs =
-        MPL_calloc(num_recvs + route->num_sends[0], sizeof(MPIR_Request *), MPL_MEM_COLL);
-    void **out = MPL_calloc(route->num_sends[0], sizeof(void *), MPL_MEM_COLL);
+    MPII_Topo_messages_t *m = &ex->messages;
+    int rank = ex->comm_ptr->rank, num_recvs = route->num_recvs[0], num_sends = route->num_sends[0];
+    void **out = MPL_calloc(num_sends, sizeof(void *), MPL_MEM_COLL);
 
-    MPII_TOPO_NEED(reqs && out);
+    MPII_TOPO_NEED(out);
+    MPII_Topo_ex_begin_messages(ex, num_recvs + num_sends, attr);
     for (int i = 0; i < num_recvs; i++) {
-        if (route->recvs[0][i].to != rank)
-            continue;
-        mpi_errno = MPII_Topo_irecv(transit[i], MPII_Topo_route_num_transit_in(route, i) * width,
-                                    TOPO_BYTE, route->recvs[0][i].from, MPII_TOPO_EX_TAG,
-                                    ex->comm_ptr, &reqs[i]);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        int64_t bytes = MPII_Topo_route_num_transit_in(route, i) * width;
+        if (route->recvs[0][i].to == rank)
+            MPII_Topo_messages_recv(m, transit[i], bytes, TOPO_BYTE, route->recvs[0][i].from,
+                                    bytes);
     }
-    for (int i = 0; i < route->num_sends[0]; i++) {
+    for (int i = 0; i < num_sends; i++) {
         int64_t num = MPII_Topo_route_num_transit_out(route, i);
         if (route->sends[0][i].from != rank)
             continue;
@@ -134,28 +106,29 @@ static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t *
             MPII_TOPO_NEED(out[i]);
             MPII_Topo_route_transit(route, i, send, width, out[i]);
         }
-        mpi_errno =
-            MPII_Topo_isend(out[i], out[i] ? num * width : 0, TOPO_BYTE, route->sends[0][i].to,
-                            MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[num_recvs + i], attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        MPII_Topo_messages_send(m, out[i], num * width, TOPO_BYTE, route->sends[0][i].to);
     }
-    for (int i = 0; i < num_recvs; i++) {
-        if (route->recvs[0][i].to != rank)
-            continue;
-        mpi_errno = wait_sizes(&reqs[i], MPII_Topo_route_num_transit_in(route, i) * width, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    }
-    mpi_errno = MPII_Topo_ex_wait(reqs + num_recvs, NULL, 0, route->num_sends[0], attr);
+    mpi_errno = MPII_Topo_ex_end_messages(ex, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    for (int i = 0; i < num_recvs; i++) {
-        mpi_errno = share(ex, route->recvs[0][i].to, transit[i],
-                          MPII_Topo_route_num_transit_in(route, i) * width, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    }
-    for (int i = 0; i < route->num_sends[0]; i++)
+    for (int i = 0; i < num_sends; i++)
         MPL_free(out[i]);
     MPL_free(out);
-    MPL_free(reqs);
+    if (ex->shm)
+        return mpi_errno_ret;
+
+    MPII_Topo_ex_begin_messages(ex, num_recvs * route->num_local, attr);
+    for (int i = 0; i < num_recvs; i++) {
+        int64_t bytes = MPII_Topo_route_num_transit_in(route, i) * width;
+        int owner = route->recvs[0][i].to;
+        if (owner != rank)
+            MPII_Topo_messages_recv(m, transit[i], bytes, TOPO_BYTE, owner, bytes);
+        for (int l = 0; l < route->num_local && owner == rank; l++) {
+            if (route->local[l] != rank)
+                MPII_Topo_messages_send(m, transit[i], bytes, TOPO_BYTE, route->local[l]);
+        }
+    }
+    mpi_errno = MPII_Topo_ex_end_messages(ex, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     return mpi_errno_ret;
 }
 
@@ -194,8 +167,8 @@ int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_T
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (!is_ok)
         goto fn_exit;
-    for (int i = 0; i < num_local; i++) {
-        mpi_errno = share(ex, route->local[i], table + i * row, row, attr);
+    if (ex->shm == NULL) {
+        mpi_errno = share_sizes(ex, table, row, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 
@@ -215,7 +188,7 @@ int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_T
         mpi_errno = exchange_transit(ex, route, send, transit, width, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (ex->shm) {
-            mpi_errno = MPII_Topo_ex_hand_on(ex, NULL, 1, true, attr);
+            mpi_errno = MPII_Topo_ex_hand_on(ex, 0, NULL, 1, true, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
     }

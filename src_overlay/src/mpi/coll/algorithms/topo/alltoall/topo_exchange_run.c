@@ -11,47 +11,50 @@
 
 /* -- messages -- */
 
-/* Post messages. A process that knows of an error sends empty messages: MPICH may be built without
- * the tag bits that carry errors (--enable-tag-error-bits). It also receives only empty ones, since
- * it may lack the room. */
-static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n, bool is_send,
-                MPIR_Request * reqs[], MPII_Topo_attr_t * attr)
+void MPII_Topo_ex_begin_messages(MPII_Topo_exchange_t * ex, int num, const MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS;
-    int mpi_errno_ret = MPI_SUCCESS;
-
-    for (int i = 0; i < n; i++) {
-        const MPII_Topo_wire_t *w = &wires[i];
-        char *buf = ex->half[ex->current] + w->offset;
-        MPI_Aint count = TOPO_ERROR == TOPO_ERROR_NONE ? w->count : 0;
-        reqs[i] = NULL;
-        mpi_errno = is_send ?
-            MPII_Topo_isend(buf, count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i],
-                            attr) :
-            MPII_Topo_irecv(buf, count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i]);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    }
-    return mpi_errno_ret;
+    ex->messages.comm_ptr = ex->comm_ptr;
+    ex->messages.tag = MPII_TOPO_EX_TAG;
+    ex->messages.attr = *attr;
+    ex->messages.mpi_errno = MPI_SUCCESS;
+    MPII_Topo_messages_begin(&ex->messages, num);
 }
 
-/* Wait for num_recvs receives, then for num_sends sends. A message of another length than planned
- * is from a rank whose blocks have another size, or that knows of an error. */
-int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int num_recvs,
-                      int num_sends, MPII_Topo_attr_t * attr)
+int MPII_Topo_ex_end_messages(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS;
-    int mpi_errno_ret = MPI_SUCCESS;
-    MPI_Aint bytes;
+    MPII_Topo_messages_wait(&ex->messages);
+    *attr = ex->messages.attr;
+    return ex->messages.mpi_errno;
+}
 
-    for (int i = 0; i < num_recvs + num_sends; i++) {
-        mpi_errno = MPII_Topo_wait_bytes(&reqs[i], &bytes, attr);
-        if (mpi_errno && MPIR_ERR_GET_CLASS(mpi_errno) != MPI_ERR_TRUNCATE)
-            TOPO_ADD_ERROR(MPIR_ERR_PROC_FAILED);       /* sending again makes no sense */
-        if (mpi_errno == MPI_SUCCESS && i < num_recvs && bytes != recvs[i].bytes)
-            MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    }
-    return mpi_errno_ret;
+/* Exchange messages of the plan. bytes: length of the segment; if there is no room for it, this
+ * process knows of an error. */
+static int exchange(MPII_Topo_exchange_t * ex, int64_t bytes, const MPII_Topo_wire_t recvs[],
+                    int num_recvs, const MPII_Topo_wire_t sends[], int num_sends,
+                    MPII_Topo_attr_t * attr)
+{
+    char *segment = bytes <= ex->room ? ex->half[ex->current] : NULL;
+
+    MPII_Topo_ex_begin_messages(ex, num_recvs + num_sends, attr);
+    MPII_Topo_messages_wires(&ex->messages, segment, recvs, num_recvs, false);
+    MPII_Topo_messages_wires(&ex->messages, segment, sends, num_sends, true);
+    return MPII_Topo_ex_end_messages(ex, attr);
+}
+
+int MPII_Topo_ex_unequal(MPII_Topo_exchange_t * ex, const MPII_Topo_blocks_t * out,
+                         const MPII_Topo_blocks_t * in, bool in_place, MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_blocks_t packed = {.counts = NULL };
+
+    MPII_Topo_ex_begin_messages(ex, 0, attr);
+    if (in_place)
+        MPII_Topo_messages_note(&ex->messages,
+                                MPII_Topo_blocks_pack(out, ex->comm_ptr->local_size, &packed));
+    MPII_Topo_messages_blocks(&ex->messages, in_place ? &packed : out, in, -1);
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
+    int mpi_errno = MPII_Topo_ex_end_messages(ex, attr);
+    MPII_Topo_blocks_free_packed(&packed);
+    return mpi_errno;
 }
 
 /* -- one exchange -- */
@@ -85,8 +88,8 @@ bool MPII_Topo_ex_is_same_block(const MPII_Topo_exchange_t * ex, int64_t block)
 
 /* Synchronization k of the ranks of a host. A rank that does not need the others' data now does not
  * wait: it waits the next time, and by then all ranks have been here. */
-int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, const MPII_Topo_wires_t * w, int k,
-                         bool do_wait, MPII_Topo_attr_t * attr)
+int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, int64_t bytes, const MPII_Topo_wires_t * w,
+                         int k, bool do_wait, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -101,12 +104,7 @@ int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, const MPII_Topo_wires_t * w,
             hear_error(ex, attr);
         }
     } else {
-        int n = w->num_get[k];
-        mpi_errno = post(ex, w->get[k], n, false, w->reqs, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = post(ex, w->give[k], w->num_give[k], true, w->reqs + n, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPII_Topo_ex_wait(w->reqs, w->get[k], n, w->num_give[k], attr);
+        mpi_errno = exchange(ex, bytes, w->get[k], w->num_get[k], w->give[k], w->num_give[k], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;
@@ -127,37 +125,24 @@ int MPII_Topo_ex_run(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * plan,
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    MPIR_Request **reqs = w->reqs;
-    int first, n = 0;
+    int64_t bytes = plan->bytes * MPL_MAX(block, 1);
 
     MPII_Topo_count_messages(ex->place, ex->comm_ptr->rank, w);
     if (!is_handed_on) {
         bool do_wait = w->num_sends[plan->has_stage_1 ? 0 : 1] > 0;
-        mpi_errno = MPII_Topo_ex_hand_on(ex, w, 0, do_wait, attr);
+        mpi_errno = MPII_Topo_ex_hand_on(ex, bytes, w, 0, do_wait, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (block && do_wait && !MPII_Topo_ex_is_same_block(ex, block))
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
-    if (plan->has_stage_1) {
-        mpi_errno = post(ex, w->recvs[0], w->num_recvs[0], false, reqs, attr);
+    for (int stage = plan->has_stage_1 ? 0 : 1; stage < 2; stage++) {
+        mpi_errno = exchange(ex, bytes, w->recvs[stage], w->num_recvs[stage], w->sends[stage],
+                             w->num_sends[stage], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        n = w->num_recvs[0];
-        mpi_errno = post(ex, w->sends[0], w->num_sends[0], true, reqs + n, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPII_Topo_ex_wait(reqs, w->recvs[0], n, w->num_sends[0], attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPII_Topo_ex_hand_on(ex, w, 1, w->num_sends[1] > 0, attr);
+        mpi_errno = MPII_Topo_ex_hand_on(ex, bytes, w, stage + 1,
+                                         stage == 1 || w->num_sends[1] > 0, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    first = w->num_recvs[1];
-    mpi_errno = post(ex, w->recvs[1], first, false, reqs, attr);
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = post(ex, w->sends[1], w->num_sends[1], true, reqs + first, attr);
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = MPII_Topo_ex_wait(reqs, w->recvs[1], first, w->num_sends[1], attr);
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = MPII_Topo_ex_hand_on(ex, w, 2, true, attr);
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (block && !MPII_Topo_ex_is_same_block(ex, block))
         TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     return mpi_errno_ret;

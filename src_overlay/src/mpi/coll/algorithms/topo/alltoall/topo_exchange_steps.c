@@ -7,11 +7,9 @@
 #include "tsp_impl.h"
 #include "gentran_types.h"
 #include "topo.h"
-#include "topo_exchange_impl.h"
-#include "topo_exchange_messages.h"
-#include "topo_exchange_sched.h"
+#include "topo_exchange_call.h"
 
-/* Nonblocking alltoallv or alltoallw by a plan. It is one vertex of MPICH's transport (TSP),
+/* Nonblocking and persistent alltoall(v, w) by a plan. It is one vertex of MPICH's transport (TSP),
  * which runs in progress. Each wait of the blocking call is a step here, with messages that the
  * next step needs:
  *
@@ -27,8 +25,9 @@
  * true extent is longer, and have no room for data before the lower bound.
  *
  * Alltoall begins with the exchange, since all ranks know its plan. Its blocks may be joined by
- * rack; those of alltoallv are not: hosts would have to exchange more sizes. A persistent
- * request keeps its plan: all ranks know that all its starts have the same plan. */
+ * rack; those of nonblocking alltoallv are not: hosts would have to exchange more sizes. A
+ * persistent request keeps its plan: all ranks know that all its starts have the same plan. If the
+ * blocking collective is planned, they made it when the request was created. */
 
 enum { BEGIN, VOTE, DECIDE, PLAN, TO_RACKS, IN_HOST_BETWEEN, BETWEEN_HOSTS, IN_HOST, DISTRIBUTE,
     DIRECT, LONG,
@@ -50,12 +49,13 @@ typedef struct {
     bool with_empty;            /* without a plan: send empty blocks, too, since the ranks may not
                                  * agree on which are empty */
     bool is_decided;            /* by the first start: the plan is made, if there is to be one */
+    bool has_long;              /* some block may be a message of its own */
     MPII_Topo_decline_t decline;
     MPII_Topo_vote_t vote, result, *others;     /* [num_children] */
     int64_t *key;               /* [2 * num_ranks] see MPII_Topo_ex_make_key */
     char *table;                /* sizes of the ranks of the host, each of `width` bytes */
     int width;
-    char *packed;               /* copy of the blocks, for messages between all ranks with
+    MPII_Topo_blocks_t packed;  /* copy of the blocks, for messages between all ranks with
                                  * MPI_IN_PLACE */
 } started_t;
 
@@ -87,6 +87,10 @@ static void hand_on(started_t * s, int k)
 {
     const MPII_Topo_wires_t *w = s->p->wires;
 
+    if (s->p->shm) {
+        MPII_Topo_planned_meet(s->p, k, &s->m);
+        return;
+    }
     MPII_Topo_messages_begin(&s->m, w->num_get[k] + w->num_give[k]);
     MPII_Topo_messages_wires(&s->m, s->p->segment, w->get[k], w->num_get[k], false);
     MPII_Topo_messages_wires(&s->m, s->p->segment, w->give[k], w->num_give[k], true);
@@ -174,6 +178,7 @@ static void decide(started_t * s)
     if (s->decline == MPII_TOPO_PLANNED && longest_half > s->ex->settings.plan_shm_bytes)
         s->decline = MPII_TOPO_DECLINED_MEMORY;
     s->with_empty = s->decline == MPII_TOPO_DECLINED_MISMATCH;
+    s->has_long = s->result.sum[2] > 0;
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[s->decline], 1);
     if (s->decline != MPII_TOPO_PLANNED) {
         s->is_decided = true;
@@ -212,9 +217,7 @@ static void make_plan(started_t * s)
     p->own_plan = MPII_Topo_plan_create(p->route, send, recv, NULL, s->width, true);
     MPII_TOPO_NEED(p->own_plan);
     p->plan = p->own_plan;
-    MPII_TOPO_NEED(MPII_Topo_wires_create(p->plan, 1, &p->wires) == MPI_SUCCESS);
-    p->segment = p->own = MPL_malloc(MPL_MAX(p->plan->bytes, 1), MPL_MEM_COLL);
-    MPII_TOPO_NEED(p->own);
+    MPII_Topo_planned_use(p);
     MPL_free(send);
     MPL_free(s->table);
     s->table = NULL;
@@ -229,15 +232,13 @@ static void collect(started_t * s)
     MPII_Topo_counter_add(p->calls, 1);
     MPII_Topo_count_messages(p->route->place, p->comm_ptr->rank, p->wires);
     if (s->is_match)
-        note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank,
-                                              MPII_TOPO_COPY_ALL, &p->out, p->plan->send_offset,
-                                              p->scale, p->segment, true));
+        note_error(s, MPII_Topo_planned_copy(p, true));
     else
         add_error(s, MPIR_ERR_OTHER);
     s->is_told = MPII_Topo_messages_error(&s->m) != TOPO_ERROR_NONE;
     hand_on(s, 0);
-    if (s->result.sum[2] > 0)
-        MPII_Topo_messages_long(&s->of_long, &p->out, &p->in);
+    if (s->has_long)
+        MPII_Topo_messages_blocks(&s->of_long, &p->out, &p->in, p->in.most);
 }
 
 /* Without a plan, each block is a message. Empty blocks are sent as well if the ranks do not agree
@@ -245,60 +246,24 @@ static void collect(started_t * s)
 static void exchange_directly(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
-    int n = p->comm_ptr->local_size, rank = p->comm_ptr->rank;
-    MPI_Aint total = 0;
-    char *at;
 
-    MPII_Topo_messages_begin(&s->m, 2 * n);
-    if (p->in_place) {
-        for (int i = 0; i < n; i++)
-            total += MPII_Topo_blocks_bytes(&p->out, i);
-        s->packed = MPL_malloc(total + 1, MPL_MEM_COLL);
-        MPII_TOPO_NEED(s->packed);
-        at = s->packed;
-        for (int k = 0; k < n; k++) {
-            int i = (rank + k) % n;
-            MPI_Aint bytes = MPII_Topo_blocks_bytes(&p->out, i);
-            note_error(s, MPIR_Localcopy(MPII_Topo_blocks_at(&p->out, i),
-                                         MPII_Topo_blocks_count(&p->out, i),
-                                         MPII_Topo_blocks_type(&p->out, i), at, bytes, TOPO_BYTE));
-            at += bytes;
-        }
-    }
-    for (int k = 0; k < n; k++) {
-        int from = (rank + n - k) % n;
-        MPI_Aint bytes = MPII_Topo_blocks_bytes(&p->in, from);
-        if (s->with_empty || bytes > 0)
-            MPII_Topo_messages_recv(&s->m, MPII_Topo_blocks_at(&p->in, from),
-                                    MPII_Topo_blocks_count(&p->in, from),
-                                    MPII_Topo_blocks_type(&p->in, from), from,
-                                    s->with_empty ? -1 : bytes);
-    }
-    at = s->packed;
-    for (int k = 0; k < n; k++) {
-        int i = (rank + k) % n; /* start with different ranks */
-        MPI_Aint bytes = MPII_Topo_blocks_bytes(&p->out, i);
-        if ((s->with_empty || bytes > 0) && p->in_place)
-            MPII_Topo_messages_send(&s->m, at, bytes, TOPO_BYTE, i);
-        else if (s->with_empty || bytes > 0)
-            MPII_Topo_messages_send(&s->m, MPII_Topo_blocks_at(&p->out, i),
-                                    MPII_Topo_blocks_count(&p->out, i),
-                                    MPII_Topo_blocks_type(&p->out, i), i);
-        at += p->in_place ? bytes : 0;
-    }
+    if (p->in_place)
+        note_error(s, MPII_Topo_blocks_pack(&p->out, p->comm_ptr->local_size, &s->packed));
+    MPII_Topo_messages_blocks(&s->m, p->in_place ? &s->packed : &p->out, &p->in,
+                              s->with_empty ? -1 : 0);
 }
 
 /* Copy the received blocks to the user's buffer. */
 static void distribute(started_t * s)
 {
-    MPII_Topo_planned_t *p = s->p;
-    int error = MPII_Topo_messages_error(&s->m);
+    int error;
 
+    if (MPII_Topo_planned_has_error(s->p))
+        add_error(s, MPIR_ERR_OTHER);
+    error = MPII_Topo_messages_error(&s->m);
     s->step = LONG;
     if (error == TOPO_ERROR_NONE) {
-        note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank,
-                                              MPII_TOPO_COPY_ALL, &p->in, p->plan->recv_offset,
-                                              p->scale, p->segment, false));
+        note_error(s, MPII_Topo_planned_copy(s->p, false));
     } else if (s->is_uniform && MPII_Topo_ex_sizes_differ(error, s->m.mpi_errno, s->is_told)) {
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         MPII_Topo_messages_clear(&s->m);
@@ -311,8 +276,7 @@ static void end(started_t * s)
 {
     int mpi_errno = MPII_Topo_messages_end(&s->m);
 
-    MPL_free(s->packed);
-    s->packed = NULL;
+    MPII_Topo_blocks_free_packed(&s->packed);
     /* the request may already have the error of a message */
     if (TOPO_SCHED_STATUS_ERROR(s->p->sched) == MPI_SUCCESS)
         TOPO_SCHED_STATUS_ERROR(s->p->sched) = mpi_errno;
@@ -387,6 +351,7 @@ static int start(void *data, int *done)
 
     MPII_Topo_messages_clear(&s->m);
     MPII_Topo_messages_clear(&s->of_long);
+    s->p->num_starts++;
     s->step = !s->is_decided ? BEGIN : s->decline == MPII_TOPO_PLANNED ? PLAN : DIRECT;
     return advance(s, done);
 }
@@ -405,29 +370,50 @@ static int release(void *data)
     return MPI_SUCCESS;
 }
 
-/* Add the only vertex to a schedule. *s_ptr is set up as far as it is the same in all cases. */
-static int add_vertex(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
-                      MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched,
-                      started_t ** s_ptr)
+/* Add the only vertex to a schedule, which owns p from then on. *s_ptr is set up as far as it is
+ * the same in all cases. */
+static int add_vertex(MPII_Topo_planned_t * p, MPIR_TSP_sched_t sched, started_t ** s_ptr)
 {
     int mpi_errno = MPI_SUCCESS, type, vtx;
     started_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(s);
-    s->p = MPII_Topo_planned_create(out, in, in_place, comm_ptr, calls);
-    s->p->sched = sched;
+    s->p = p;
+    p->sched = sched;
     s->is_match = true;
     type = MPIR_TSP_sched_new_type(sched, start, advance, release);
     mpi_errno = MPIR_TSP_sched_generic(type, s, sched, 0, NULL, &vtx);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->m.tag);
+    mpi_errno = MPIR_Sched_next_tag(p->comm_ptr, &s->m.tag);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->of_long.tag);
+    mpi_errno = MPIR_Sched_next_tag(p->comm_ptr, &s->of_long.tag);
     MPIR_ERR_CHECK(mpi_errno);
-    s->m.comm_ptr = s->of_long.comm_ptr = comm_ptr;
+    s->m.comm_ptr = s->of_long.comm_ptr = p->comm_ptr;
 
   fn_exit:
     *s_ptr = s;
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_exchange_planned_add(MPII_Topo_planned_t * p, MPIR_TSP_sched_t sched)
+{
+    int mpi_errno = MPI_SUCCESS;
+    started_t *s;
+
+    mpi_errno = add_vertex(p, sched, &s);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPIR_Sched_next_tag(p->comm_ptr, &p->meeting_tag);
+    MPIR_ERR_CHECK(mpi_errno);
+    s->is_decided = true;
+    s->decline = MPII_TOPO_PLANNED;
+    for (int i = 0; i < p->comm_ptr->local_size; i++)
+        s->has_long = s->has_long || MPII_Topo_blocks_bytes(&p->in, i) > p->in.most ||
+            MPII_Topo_blocks_bytes(&p->out, i) > p->out.most;
+    MPII_Topo_planned_use(p);
+
+  fn_exit:
     return mpi_errno;
   fn_fail:
     goto fn_exit;
@@ -439,7 +425,7 @@ int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_T
     int mpi_errno = MPI_SUCCESS;
     started_t *s;
 
-    mpi_errno = add_vertex(out, in, in_place, comm_ptr, NULL, sched, &s);
+    mpi_errno = add_vertex(MPII_Topo_planned_create(out, in, in_place, comm_ptr, NULL), sched, &s);
     MPIR_ERR_CHECK(mpi_errno);
     s->is_decided = true;
     s->decline = MPII_TOPO_DECLINED_MISMATCH;   /* stands for any reason that all ranks know: there
@@ -461,16 +447,14 @@ int MPII_Topo_exchange_uniform_add(const MPII_Topo_blocks_t * out, const MPII_To
     int mpi_errno = MPI_SUCCESS;
     started_t *s;
 
-    mpi_errno = add_vertex(out, in, in_place, comm_ptr, calls, sched, &s);
+    mpi_errno = add_vertex(MPII_Topo_planned_create(out, in, in_place, comm_ptr, calls), sched, &s);
     MPIR_ERR_CHECK(mpi_errno);
     s->is_decided = s->is_uniform = true;
     s->is_match = is_match;
     s->p->route = route;
     s->p->plan = plan;
     s->p->scale = block;
-    MPII_TOPO_NEED(MPII_Topo_wires_create(plan, block, &s->p->wires) == MPI_SUCCESS);
-    s->p->segment = s->p->own = MPL_malloc(MPL_MAX(plan->bytes * block, 1), MPL_MEM_COLL);
-    MPII_TOPO_NEED(s->p->own);
+    MPII_Topo_planned_use(s->p);
 
   fn_exit:
     return mpi_errno;
@@ -494,7 +478,7 @@ int MPII_Topo_ialltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_
         mpi_errno = MPII_Topo_exchange_directly_add(out, in, in_place, comm_ptr, sched);
         goto fn_exit;
     }
-    mpi_errno = add_vertex(out, in, in_place, comm_ptr, calls, sched, &s);
+    mpi_errno = add_vertex(MPII_Topo_planned_create(out, in, in_place, comm_ptr, calls), sched, &s);
     MPIR_ERR_CHECK(mpi_errno);
     s->ex = ex;
     MPII_Topo_ex_set_most(ex, in_place, &s->p->out, &s->p->in);
