@@ -63,6 +63,31 @@ def test_every_grid(run: Run, cluster: Cluster, dims: tuple[int, ...]) -> None:
     assert calls == (expected() if size == n else dict.fromkeys(COLLS, 0))
 
 
+@pytest.mark.parametrize(
+    "sent, expected_bytes, error",
+    [(4, 8, "success"), (8, 4, "truncate"), (8, 9000, "success"), (9000, 8, "truncate")],
+)
+def test_unequal_lengths(
+    run_mpi: Launch,
+    build_mpi: Build,
+    cluster: Cluster,
+    sent: int,
+    expected_bytes: int,
+    error: str,
+) -> None:
+    """An error of the program. It ends, with the error of the receiver's message, also where one rank joins the
+    block and the other one sends or receives it directly."""
+    env = {**cluster("block", 6), **FORCED}
+    program = build_mpi(HERE / "neighbors_unequal.c")
+    job = run_mpi(program, sent, expected_bytes, n=6, env=env, timeout=60)
+    assert job.returncode == 0, job.stdout + job.stderr
+    found = re.findall(r"^(\w+) (\w+) (\d+)$", job.stdout, re.M)
+    assert [name for name, *_ in found] == ["blocking", "nonblocking", "persistent", "persistent"]
+    assert {found_error for _, found_error, _ in found} == {error}
+    if error == "success":
+        assert {int(number) for *_, number in found} == {sent}
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 17])
 def test_any_number_of_ranks(run: Run, cluster: Cluster, n: int) -> None:
     env = {**cluster("unequal", n), **FORCED}

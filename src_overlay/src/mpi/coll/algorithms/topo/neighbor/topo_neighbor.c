@@ -87,18 +87,28 @@ static void find_hosts(make_t * m)
 
 /* -- what the ranks of a host tell each other -- */
 
-static int cmp_far(const void *a_, const void *b_)
+static int cmp_ranks(const far_t * a, const far_t * b)
 {
-    const far_t *a = a_, *b = b_;
-
-    if (a->host != b->host)
-        return a->host - b->host;
-    if (a->rank != b->rank)
-        return a->rank - b->rank;
-    return a->edge - b->edge;
+    return a->host != b->host ? a->host - b->host : a->rank - b->rank;
 }
 
-static far_t *find_far(const make_t * m, const int rank[], int degree, int *num)
+static int cmp_out(const void *a, const void *b)
+{
+    int cmp = cmp_ranks(a, b);
+
+    return cmp ? cmp : ((const far_t *) a)->edge - ((const far_t *) b)->edge;
+}
+
+/* Several edges between the same ranks are in the opposite order at the receiver (the head of
+ * topo_neighbor.h) */
+static int cmp_in(const void *a, const void *b)
+{
+    int cmp = cmp_ranks(a, b);
+
+    return cmp ? cmp : ((const far_t *) b)->edge - ((const far_t *) a)->edge;
+}
+
+static far_t *find_far(const make_t * m, const int rank[], int degree, bool is_in, int *num)
 {
     far_t *far = MPL_malloc((degree + 1) * sizeof(far_t), MPL_MEM_COLL);
 
@@ -109,7 +119,7 @@ static far_t *find_far(const make_t * m, const int rank[], int degree, int *num)
             far[(*num)++] = (far_t) {
             host_of(m, rank[i]), rank[i], i};
     }
-    qsort(far, *num, sizeof(far_t), cmp_far);
+    qsort(far, *num, sizeof(far_t), is_in ? cmp_in : cmp_out);
     return far;
 }
 
@@ -624,8 +634,8 @@ static int make_plan(MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr)
     mpi_errno = MPIR_Sched_next_tag(comm_ptr, &tag);
     MPIR_ERR_CHECK(mpi_errno);
     find_hosts(&m);
-    m.out = find_far(&m, plan->dest, plan->outdegree, &m.num_out);
-    m.in = find_far(&m, plan->source, plan->indegree, &m.num_in);
+    m.out = find_far(&m, plan->dest, plan->outdegree, false, &m.num_out);
+    m.in = find_far(&m, plan->source, plan->indegree, true, &m.num_in);
     tell(&m);
     mpi_errno = exchange_lists(&m, tag, attr);
     MPIR_ERR_CHECK(mpi_errno);

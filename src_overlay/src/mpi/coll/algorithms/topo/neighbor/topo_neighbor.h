@@ -21,6 +21,10 @@
  * The receiver has room for blocks of that length. Whether a block goes directly depends on its
  * length alone, which u and v know. So no call needs an agreement.
  *
+ * Several edges from u to v: what u sends on the first of its edges, v receives on the last of its
+ * own, as in MPICH. In a periodic dimension of 1 or 2 processes of a Cartesian topology, what goes
+ * to the left has to arrive from the right.
+ *
  *     s          the (B mod a)-th of the a ranks of host A
  *     r          the (A mod b)-th of the b ranks of host B
  *
@@ -97,6 +101,7 @@ typedef struct {
     char *buf;
     MPI_Aint count, bytes;
     MPI_Datatype type;
+    int message;                /* if it is received directly: its number among these messages */
 } MPII_Topo_nb_block_t;
 
 /* Blocks of all edges of a call: displs or types may be NULL */

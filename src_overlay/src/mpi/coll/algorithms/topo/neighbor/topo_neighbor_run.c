@@ -12,8 +12,14 @@
  * transport (TSP), which runs in progress. All its receives are posted when it starts. A stage is
  * sent when all messages of the stage before have been received.
  *
- * A message is an array of int, the lengths of its blocks, and then the blocks. A block that goes
- * directly has length 0 there. */
+ * A message is an array of int, the lengths of its blocks, and then the blocks. Some lengths say
+ * that there is no block. */
+
+enum {
+    HAS_NOT_COME = -1,          /* first length, before the message is received */
+    GOES_DIRECTLY = -2,
+    IS_LOST = -3                /* a message with the block has not come */
+};
 
 typedef struct {
     MPIR_Comm *comm_ptr;
@@ -98,14 +104,22 @@ static bool goes_directly(const call_t * c, bool is_near, MPI_Aint bytes)
     return is_near || bytes > c->limit;
 }
 
+static void receive_directly(call_t * c, int edge)
+{
+    MPII_Topo_nb_block_t *b = &c->in[edge];
+
+    b->message = c->direct.num;
+    MPII_Topo_messages_recv(&c->direct, b->buf, b->count, b->type, c->source[edge], -1);
+}
+
 static void send_directly(call_t * c)
 {
     MPII_Topo_messages_begin(&c->direct, c->indegree + c->outdegree);
-    for (int i = 0; i < c->indegree; i++) {
-        const MPII_Topo_nb_block_t *b = &c->in[i];
+    /* several edges between the same ranks: see the head of topo_neighbor.h */
+    for (int i = c->indegree - 1; i >= 0; i--) {
         if (c->source[i] != MPI_PROC_NULL &&
-            goes_directly(c, c->plan && c->plan->is_near_source[i], b->bytes))
-            MPII_Topo_messages_recv(&c->direct, b->buf, b->count, b->type, c->source[i], -1);
+            goes_directly(c, c->plan && c->plan->is_near_source[i], c->in[i].bytes))
+            receive_directly(c, i);
     }
     for (int i = 0; i < c->outdegree; i++) {
         const MPII_Topo_nb_block_t *b = &c->out[i];
@@ -119,9 +133,6 @@ static char *memory_of(const call_t * c, char *memory, const MPII_Topo_bundle_t 
 {
     return memory + room_of(c, b->first);
 }
-
-/* The first length says that a message has not come. */
-#define HAS_NOT_COME (-1)
 
 static void post_receives(call_t * c, int stage)
 {
@@ -157,7 +168,7 @@ static int pack_own(call_t * c, int i, char *at)
     const MPII_Topo_nb_block_t *b = &c->out[i];
 
     if (b->bytes > c->limit)
-        return 0;
+        return GOES_DIRECTLY;
     MPII_Topo_messages_note(&c->direct,
                             MPII_Topo_localcopy(b->buf, b->count, b->type, at, b->bytes,
                                                 TOPO_BYTE));
@@ -179,17 +190,17 @@ static void send_stage(call_t * c, int stage)
                 length = pack_own(c, source, at);
             } else {
                 length = c->lengths[stage - 1][source];
-                memcpy(at, c->blocks[stage - 1][source], length);
+                memcpy(at, c->blocks[stage - 1][source], MPL_MAX(length, 0));
             }
             memcpy(buf + k * sizeof(int), &length, sizeof(int));
-            at += length;
+            at += MPL_MAX(length, 0);
         }
         if (!is_own)
             MPII_Topo_messages_send(&c->messages[stage], buf, at - buf, TOPO_BYTE, b->rank);
     }
 }
 
-/* Find the blocks in the messages of a stage. Those of a message that has not come are empty. */
+/* Find the blocks in the messages of a stage. */
 static void find_blocks(call_t * c, int stage)
 {
     const MPII_Topo_nb_stage_t *s = &c->route->stage[stage];
@@ -201,13 +212,30 @@ static void find_blocks(call_t * c, int stage)
         memcpy(lengths, buf, b->num * sizeof(int));
         if (lengths[0] == HAS_NOT_COME) {
             note_error(c, MPIR_ERR_OTHER);
-            memset(lengths, 0, b->num * sizeof(int));
+            for (int k = 0; k < b->num; k++)
+                lengths[k] = IS_LOST;
         }
         for (int k = 0; k < b->num; k++) {
             c->blocks[stage][b->first + k] = at;
-            at += lengths[k];
+            at += MPL_MAX(lengths[k], 0);
         }
     }
+}
+
+/* Copy a block that came in a message to the user. If the ranks differ in its length, which is an
+ * error of the program, they may differ in whether it goes directly. */
+static void unpack_block(call_t * c, int edge, const char *block, int length)
+{
+    const MPII_Topo_nb_block_t *b = &c->in[edge];
+    bool is_awaited = b->bytes > c->limit;      /* as a direct message */
+
+    if (length == GOES_DIRECTLY && !is_awaited)
+        receive_directly(c, edge);
+    if (length >= 0 && is_awaited && c->direct.reqs[b->message])
+        MPID_Cancel_recv(c->direct.reqs[b->message]);
+    if (length >= 0)
+        MPII_Topo_messages_note(&c->direct, MPII_Topo_localcopy(block, length, TOPO_BYTE, b->buf,
+                                                                b->count, b->type));
 }
 
 static void unpack(call_t * c)
@@ -215,13 +243,8 @@ static void unpack(call_t * c)
     const MPII_Topo_nb_route_t *route = c->route;
 
     for (int i = 0; i < route->stage[2].blocks_in; i++) {
-        for (int k = route->first_edge[i]; k < route->first_edge[i + 1]; k++) {
-            const MPII_Topo_nb_block_t *b = &c->in[route->edge[k]];
-            if (b->bytes <= c->limit)
-                MPII_Topo_messages_note(&c->direct,
-                                        MPII_Topo_localcopy(c->blocks[2][i], c->lengths[2][i],
-                                                            TOPO_BYTE, b->buf, b->count, b->type));
-        }
+        for (int k = route->first_edge[i]; k < route->first_edge[i + 1]; k++)
+            unpack_block(c, route->edge[k], c->blocks[2][i], c->lengths[2][i]);
     }
 }
 
@@ -249,7 +272,6 @@ static void end(call_t * c)
 static int advance(void *data, int *done)
 {
     call_t *c = data;
-    bool is_direct_over = MPII_Topo_messages_are_over(&c->direct);
 
     while (c->stage < 3 && MPII_Topo_messages_are_over(&c->messages[c->stage])) {
         add_errors(c, &c->messages[c->stage]);
@@ -261,7 +283,7 @@ static int advance(void *data, int *done)
         c->messages[c->stage].attr = c->direct.attr;    /* it may have to send empty messages */
         send_stage(c, c->stage);
     }
-    *done = c->stage == 3 && is_direct_over;
+    *done = MPII_Topo_messages_are_over(&c->direct) && c->stage == 3;
     if (*done)
         end(c);
     return MPI_SUCCESS;

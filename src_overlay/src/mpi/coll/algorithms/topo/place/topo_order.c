@@ -258,7 +258,11 @@ static int64_t time_of_exchange(int num, int k, times_t t)
         (part == num ? 0 : 2 * t.latency);
 }
 
-/* The radix with the least time, which is in *least, for num members */
+/* The radix with the least time, which is in *least, for num members.
+ *
+ * A search by simulation (topo-sim) is not worth its time: the best of radices 2 to 16, the same at
+ * all levels, saves 1 % on average (441 calls of nine collectives up to 32 KiB, 49 random sites of
+ * up to 400 ranks), and 5 % of reduce. */
 static int best_radix(int num, times_t t, bool is_exchange, int64_t * least)
 {
     int best = 2;
