@@ -52,7 +52,7 @@ from common import (
 GIVEN = os.environ.get("MPICH_SRC", "")  # before fixtures set it
 UPSTREAM = [
     "maint/version.m4",
-    "src/mpi/coll/helper_fns.c",
+    "src/mpi/coll/allgather/allgather_intra_ring.c",
     "test/mpi/maint/gen_coll_cvar.py",
     *tuner_data.SOURCES,
     # for maint/gen_coll.py
@@ -197,7 +197,7 @@ def edit_row(repo: Path) -> None:
 
 
 def overwrite_upstream(repo: Path) -> None:
-    (repo / "src_overlay/src/mpi/coll/helper_fns.c").write_text("")
+    (repo / "src_overlay/src/mpi/coll/allgather/allgather_intra_ring.c").write_text("")
 
 
 def remove_algorithm(repo: Path) -> None:
@@ -222,7 +222,7 @@ def spoil_context(repo: Path) -> None:
         (edit_row, "is not what would be generated"),
         (
             overwrite_upstream,
-            "src_overlay/src/mpi/coll/helper_fns.c is a file of upstream",
+            "src_overlay/src/mpi/coll/allgather/allgather_intra_ring.c is a file of upstream",
         ),
         (remove_algorithm, "allgather_intra_topo_ring.c is missing"),
         (leave_gap, ""),
@@ -648,7 +648,7 @@ def test_apply_to_a_git_checkout(tree: Path) -> None:
     git(tree, "commit", "-q", "-m", "all")
     name = "src/mpi/coll/coll_algorithms.txt"
     edit(tree / name, "barrier-intra:", "# mine\n\nbarrier-intra:")
-    edit(tree / "src/mpi/coll/helper_fns.c", "int", "int ")
+    edit(tree / "src/mpi/coll/allgather/allgather_intra_ring.c", "int", "int ")
     for staged in (False, True):
         if staged:
             git(tree, "add", "-A")
@@ -657,7 +657,11 @@ def test_apply_to_a_git_checkout(tree: Path) -> None:
     before = git(tree, "status", "--porcelain")
     patching.apply(tree)
     patching.reverse(tree)
-    assert git(tree, "status", "--porcelain") == before == "M  src/mpi/coll/helper_fns.c\n"
+    assert (
+        git(tree, "status", "--porcelain")
+        == before
+        == "M  src/mpi/coll/allgather/allgather_intra_ring.c\n"
+    )
     # a record that nobody has written stops us, too
     (tree / ".git/HEAD").write_text("nonsense")
     refuses(tree, "git cannot tell what is changed there")
