@@ -467,7 +467,7 @@ def catalog_row(row: Row) -> tuple[str, str]:
     arg = {
         "lanes": f"MPII_TOPO_LANES__{of_lanes}",
         "halving": str(int(row["collective"] == "allreduce")),
-        "spread": str(int(row["collective"] == "reduce_scatter_block")),
+        "spread": str(int(row["collective"].startswith("reduce_scatter"))),
         "prefix": str(int(row["collective"] == "scan")),
         "ring": "1",
     }.get(row["family"], "0")
@@ -567,11 +567,11 @@ def topo_version_h() -> str:
 
 
 def algorithms_table(rows: list[Row]) -> str:
-    """README.md's table of algorithms. Collectives with the same algorithms share a line. topo_auto
-    and baselines are left out."""
+    """README.md's table of algorithms. Collectives with the same algorithms share a line. topo_auto,
+    baselines, and rows with a fixed k are left out."""
     of: dict[str, dict[str, str]] = {}
     for row in rows:
-        if "use" in row:
+        if "use" in row and "k" not in row:
             of.setdefault(row["collective"], {})[row["name"]] = row["use"]
     lines: dict[str, list[str]] = {}
     for collective, uses in of.items():

@@ -25,8 +25,8 @@ VECTORS = ("bcast", "reduce", "allreduce", "scan", "exscan")
 
 # Collectives that have the schedules of another one, if blocks are equal
 SAME = {"reduce_scatter_block": "reduce_scatter", "allgatherv": "allgather"}
-# exceptions: allgatherv's ring cuts blocks into pieces; topo_brucks needs blocks of one length
-NOT_SAME = (("allgatherv", "ring"), ("reduce_scatter_block", "topo_brucks"))
+# an exception: allgatherv's ring cuts blocks into pieces
+NOT_SAME = (("allgatherv", "ring"),)
 
 PerHost = int | tuple[int, ...]  # ranks a host; a tuple has the number of each host of the site
 Key = tuple[str, str, int, PerHost, str]  # collective, algorithm, hosts, ranks a host, placement

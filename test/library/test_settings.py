@@ -51,6 +51,7 @@ RADICES: list[Case] = [
     for collective, name, program in (
         ("bcast", "topo_knomial", "collectives"),
         ("allreduce", "topo_recursive_doubling", "collectives"),
+        ("reduce_scatter", "topo_brucks", "collectives"),
         ("reduce_scatter_block", "topo_brucks", "collectives"),
         ("scan", "topo_dissemination", "collectives"),
         ("allgather", "topo_brucks", "allgather"),

@@ -82,6 +82,8 @@
       "a lane for each host of a rack: work inside racks, then between racks") \
     X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, topo_recursive_halving, \
       "recursive halving, near ranks first") \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, topo_brucks, \
+      "Bruck's allgather backwards, with a radix for each level of the topology") \
     X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, rack_lanes, \
       "a lane for each host of a rack: work inside racks, then between racks") \
     X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block, topo_recursive_halving, \
@@ -187,6 +189,8 @@
       "a lane for each host of a rack: work inside racks, then between racks") \
     X(IREDUCE_SCATTER, Ireduce_scatter, ireduce_scatter, tsp_topo_recursive_halving, \
       "recursive halving, near ranks first") \
+    X(IREDUCE_SCATTER, Ireduce_scatter, ireduce_scatter, tsp_topo_brucks, \
+      "Bruck's allgather backwards, with a radix for each level of the topology") \
     X(IREDUCE_SCATTER, Ireduce_scatter, ireduce_scatter, tsp_rack_lanes, \
       "a lane for each host of a rack: work inside racks, then between racks") \
     X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, \
@@ -289,6 +293,7 @@
     X(barrier, topo_tree, MPIR_CVAR_BARRIER_TOPO_TREE_KVAL) \
     X(allgatherv, topo_brucks, MPIR_CVAR_ALLGATHERV_TOPO_BRUCKS_KVAL) \
     X(allreduce, topo_recursive_doubling, MPIR_CVAR_ALLREDUCE_TOPO_RECURSIVE_DOUBLING_KVAL) \
+    X(reduce_scatter, topo_brucks, MPIR_CVAR_REDUCE_SCATTER_TOPO_BRUCKS_KVAL) \
     X(reduce_scatter_block, topo_brucks, MPIR_CVAR_REDUCE_SCATTER_BLOCK_TOPO_BRUCKS_KVAL) \
     X(barrier, recursive_doubling, MPIR_CVAR_BARRIER_RECURSIVE_DOUBLING_KVAL) \
     X(scan, topo_dissemination, MPIR_CVAR_SCAN_TOPO_DISSEMINATION_KVAL) \
@@ -333,6 +338,7 @@
     X(ALLREDUCE, topo_reduce_scatter_allgather, HALVING, 1, 0, false) \
     X(ALLREDUCE, rack_lanes, LANES, MPII_TOPO_LANES__ALLREDUCE, 0, false) \
     X(REDUCE_SCATTER, topo_recursive_halving, HALVING, 0, 0, false) \
+    X(REDUCE_SCATTER, topo_brucks, SPREAD, 1, 0, false) \
     X(REDUCE_SCATTER, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0, false) \
     X(REDUCE_SCATTER_BLOCK, topo_recursive_halving, HALVING, 0, 0, false) \
     X(REDUCE_SCATTER_BLOCK, topo_brucks, SPREAD, 1, 0, false) \
@@ -419,6 +425,8 @@
     X(Coll, allreduce, rack_lanes, lanes, MPII_TOPO_LANES__ALLREDUCE, segments, 0)
 #define MPII_TOPO_ROW_reduce_scatter_topo_recursive_halving(X, Coll) \
     X(Coll, reduce_scatter, topo_recursive_halving, halving, 0, none, 0)
+#define MPII_TOPO_ROW_reduce_scatter_topo_brucks(X, Coll) \
+    X(Coll, reduce_scatter, topo_brucks, spread, 1, radix, 0)
 #define MPII_TOPO_ROW_reduce_scatter_rack_lanes(X, Coll) \
     X(Coll, reduce_scatter, rack_lanes, lanes, MPII_TOPO_LANES__REDUCE_SCATTER, segments, 0)
 #define MPII_TOPO_ROW_reduce_scatter_block_topo_recursive_halving(X, Coll) \

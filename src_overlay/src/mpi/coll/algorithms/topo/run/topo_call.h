@@ -141,7 +141,8 @@ MPII_Topo_prepare_t MPII_Topo_prepare_alltoall_brucks;
 /* -- topo_call_spread.c -- */
 MPII_Topo_prepare_t MPII_Topo_prepare_allgather_spread;
 #define MPII_Topo_prepare_allgatherv_spread MPII_Topo_prepare_allgather_spread
-MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_block_spread;
+MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_spread;
+#define MPII_Topo_prepare_reduce_scatter_block_spread MPII_Topo_prepare_reduce_scatter_spread
 
 /* Run the call, and free its memory. Returns the error of the call. */
 int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);

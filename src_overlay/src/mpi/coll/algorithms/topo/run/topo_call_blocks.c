@@ -88,13 +88,13 @@ int MPII_Topo_call_copy_line(const call_t * c, const int rank[], char *buf, MPI_
 
 /* -- blocks in the order of units -- */
 
-void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int num_units,
-                                int (*rank_of)(const MPII_Topo_order_t * order, int unit))
+/* Allocate c->table, with num ints behind the displacements of the blocks. */
+static int *make_table(call_t * c, int num)
 {
-    int num_ranks = c->comm_ptr->local_size, *blocks;
+    int num_ranks = c->comm_ptr->local_size;
     MPI_Aint *displs;
 
-    c->table = displs = MPL_malloc(num_ranks * sizeof(MPI_Aint) + num_units * sizeof(int),
+    c->table = displs = MPL_malloc(num_ranks * sizeof(MPI_Aint) + num * sizeof(int),
                                    MPL_MEM_BUFFER);
     MPII_TOPO_NEED(displs);
     if (c->counts && c->displs == NULL) {
@@ -103,7 +103,19 @@ void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int
             displs[i] = displs[i - 1] + c->counts[i - 1];
         c->displs = displs;
     }
-    blocks = (int *) (displs + num_ranks);
+    return (int *) (displs + num_ranks);
+}
+
+void MPII_Topo_call_find_displs(call_t * c)
+{
+    make_table(c, 0);
+}
+
+void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int num_units,
+                                int (*rank_of)(const MPII_Topo_order_t * order, int unit))
+{
+    int *blocks = make_table(c, num_units);
+
     for (int unit = 0; unit < num_units; unit++)
         blocks[unit] = rank_of(order, unit);
     c->data.block_of = blocks;

@@ -88,8 +88,11 @@ MPI_Aint MPII_Topo_call_bytes_of_blocks(const MPII_Topo_call_t * call);
 int MPII_Topo_call_copy_line(const MPII_Topo_call_t * call, const int rank[], char *buf,
                              MPI_Aint count, MPI_Datatype type, char *line, bool to_line);
 
-/* Set data.block_of to rank_of(order, unit) for each unit: the rank to whose block the unit
- * belongs. */
+/* Set displs where the call has counts and no displs: blocks follow each other. */
+void MPII_Topo_call_find_displs(MPII_Topo_call_t * call);
+
+/* The same, and set data.block_of to rank_of(order, unit) for each unit: the rank to whose block
+ * the unit belongs. */
 void MPII_Topo_call_find_blocks(MPII_Topo_call_t * call, const MPII_Topo_order_t * order,
                                 int num_units,
                                 int (*rank_of)(const MPII_Topo_order_t * order, int unit));

@@ -7,8 +7,8 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Allgather(v) and reduce_scatter_block by topo_gen_spread.c. The call has a buffer with all blocks
- * in the order of the schedule's units. */
+/* Allgather(v) and reduce_scatter(_block) by topo_gen_spread.c. The call has a buffer with all
+ * blocks in the order of the schedule's units. */
 
 typedef MPII_Topo_call_t call_t;
 
@@ -77,7 +77,7 @@ void MPII_Topo_prepare_allgather_spread(call_t * c, const MPII_Topo_args_t * a,
     generate(c, plan, false);
 }
 
-/* -- reduce_scatter_block -- */
+/* -- reduce_scatter(_block) -- */
 
 static int take_own(call_t * c)
 {
@@ -91,20 +91,15 @@ static int take_own(call_t * c)
                           c->count, c->type);
 }
 
-void MPII_Topo_prepare_reduce_scatter_block_spread(call_t * c, const MPII_Topo_args_t * a,
-                                                   MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+/* Blocks of one length */
+static void join_sums(call_t * c, const MPII_Topo_spread_t * plan, const MPII_Topo_args_t * a,
+                      MPII_Topo_attr_t * attr)
 {
-    const MPII_Topo_order_t *order = NULL;
-    const MPII_Topo_spread_t *plan;
-    MPI_Aint size, true_lb, bytes;
-    int mpi_errno, p = comm_ptr->local_size;
+    MPI_Aint true_lb, bytes;
+    int mpi_errno;
     char *from = a->sendbuf == MPI_IN_PLACE ? a->recvbuf : (char *) a->sendbuf;
 
-    if (!MPII_Topo_call_begin_reduce_scatter(c, a, comm_ptr, &order, attr))
-        return;
-    MPIR_Datatype_get_size_macro(c->type, size);
-    plan = find_plan(c, c->count * size);
-    bytes = MPII_Topo_call_span(c->type, p * c->count, &true_lb);
+    bytes = MPII_Topo_call_span(c->type, c->comm_ptr->local_size * c->count, &true_lb);
     c->mem = MPL_malloc(bytes, MPL_MEM_BUFFER);
     MPII_TOPO_NEED(c->mem);
     c->data.in = c->data.out = c->mem - true_lb;
@@ -118,5 +113,24 @@ void MPII_Topo_prepare_reduce_scatter_block_spread(call_t * c, const MPII_Topo_a
     mpi_errno =
         MPII_Topo_call_copy_line(c, plan->from, from, c->count, c->type, c->data.out, true);
     MPII_Topo_call_note_error(c, mpi_errno, attr);
+}
+
+void MPII_Topo_prepare_reduce_scatter_spread(call_t * c, const MPII_Topo_args_t * a,
+                                             MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+    const MPII_Topo_spread_t *plan;
+
+    if (!MPII_Topo_call_begin_reduce_scatter(c, a, comm_ptr, &order, attr))
+        return;
+    plan = find_plan(c, MPII_Topo_call_bytes_of_blocks(c) / comm_ptr->local_size);
+    if (c->counts) {
+        MPII_Topo_call_find_displs(c);
+        c->data.block_of = plan->from;
+        c->data.num_blocks = comm_ptr->local_size;
+        MPII_Topo_call_join_reduce_scatter(c, a, 1, attr);
+    } else {
+        join_sums(c, plan, a, attr);
+    }
     generate(c, plan, true);
 }
