@@ -712,7 +712,8 @@ static int log2_floor(int n)
 static int exchange_of(const case_t * c, int level, int group, int *part)
 {
     const int *first = &c->order->first[level][group];
-    int num = first[1] - first[0], radix = c->family->arg[0], last;
+    int radix = c->family->arg[0], last;
+    int num = level == MPII_Topo_exchange_top(c->order, radix) ? c->order->num[level - 1] : first[1] - first[0];
 
     radix = MPII_Topo_radix(c->order, radix, level, num, true);
     int stages = MPII_Topo_stages(num, radix, &last, part);
@@ -737,14 +738,15 @@ static int num_in_exchanges(const case_t * c, int level, int group)
 /* Messages that each of them takes from outside the group */
 static int num_from_outside(const case_t * c, int level, int group)
 {
-    int num = 0, part;
+    int num = 0, part, top = MPII_Topo_exchange_top(c->order, c->family->arg[0]);
 
-    for (level++; level <= c->num_levels + 1; level++) {
+    for (level++; level <= top; level++) {
         int member = group, first;
-        group = c->order->of[level][member];
+        group = level == top ? 0 : c->order->of[level][member];
         first = c->order->first[level][group];
         num += exchange_of(c, level, group, &part);
-        int num_folded = c->order->first[level][group + 1] - first - part;
+        int num_members = level == top ? c->order->num[level - 1] : c->order->first[level][group + 1] - first;
+        int num_folded = num_members - part;
         if (member - first < 2 * num_folded && (member - first) % 2 == 1)
             return num - exchange_of(c, level, group, &part) + 1;
         num += member - first < 2 * num_folded;
@@ -758,9 +760,10 @@ static void claim_doubling(const case_t * c, const traffic_t * t)
 {
     const MPII_Topo_order_t *o = c->order;
     int base = MPII_Topo_exchange_base(o, c->family->arg[0]), num_exchanged = 0, length = 0, part;
+    int top = MPII_Topo_exchange_top(o, c->family->arg[0]);
     bool is_even = o->num_hosts == c->p && base <= HOSTS;
 
-    for (int level = c->num_levels; level >= HOSTS; level--) {
+    for (int level = top - 1; level >= HOSTS; level--) {
         groups_t g = groups_of(c, t, level);
         int all = 0;
         for (int i = 0; i < g.num; i++) {
@@ -778,10 +781,11 @@ static void claim_doubling(const case_t * c, const traffic_t * t)
             CHECK(all == 2 * (g.num - o->num[base]) + num_exchanged, "%d units into groups of level %d",
                   all, level);
     }
-    for (int level = base + 1; level <= c->num_levels + 1; level++) {
-        is_even &= o->num[level] * o->most[level] == o->num[level - 1];
+    for (int level = base + 1; level <= top; level++) {
+        int num = level == top ? o->num[level - 1] : o->most[level];
+        is_even &= level == top || o->num[level] * o->most[level] == o->num[level - 1];
         length += exchange_of(c, level, 0, &part);
-        length += part < o->most[level] ? 2 : 0;
+        length += part < num ? 2 : 0;
     }
     if (is_even)
         claim_length(t, length, length);

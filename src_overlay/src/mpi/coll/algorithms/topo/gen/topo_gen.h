@@ -230,7 +230,7 @@ typedef struct {
 
 typedef struct {
     MPII_Topo_gen_t gen;
-    int radix, base;            /* as in topo_order.h */
+    int radix, base, highest;   /* as in topo_order.h: highest is the top of exchanges */
     int top;                    /* the highest level in which the rank exchanges, or is folded */
     bool is_even;               /* at each level, all groups that exchange have the same number of
                                  * members */

@@ -20,6 +20,8 @@
  * levels above follow likewise. At last the trees broadcast the result. If the messages of all
  * leaders would crowd the uplinks, trees reduce up to racks, or higher, and each of these groups
  * has one leader (MPII_Topo_exchange_base). If all ranks are on one host, all of them exchange.
+ * From some level on, all groups of the level below exchange at once, if that takes less time
+ * (MPII_Topo_exchange_top).
  *
  *   Two racks of four hosts of two ranks, in the line 0-15, radix 4; partial sums afterwards:
  *     hosts    1 -> 0, 3 -> 2, ... 15 -> 14                   0: 0-1, 2: 2-3, ... 14: 14-15
@@ -61,11 +63,17 @@ static int leader(const doubling_t * d, int level, int group)
     return d->gen.order->rank_at[MPII_Topo_order_begin(d->gen.order, level, group)];
 }
 
+/* The first member of a group */
+static int first_member(const doubling_t * d, int level, int group)
+{
+    return level == d->highest ? 0 : d->gen.order->first[level][group];
+}
+
 static int num_members(const doubling_t * d, int level, int group)
 {
     const int *first = &d->gen.order->first[level][group];
 
-    return first[1] - first[0];
+    return level == d->highest ? d->gen.order->num[level - 1] : first[1] - first[0];
 }
 
 /* -- trees, up to the base -- */
@@ -125,7 +133,7 @@ static int member_at(const doubling_t * d, int level, int group, int part, int n
 {
     int num_folded = num_members(d, level, group) - part;
 
-    return d->gen.order->first[level][group] + MPII_Topo_rd_slot(num_folded, number);
+    return first_member(d, level, group) + MPII_Topo_rd_slot(num_folded, number);
 }
 
 /* The leader that sends to this rank, in a group of a level */
@@ -344,7 +352,7 @@ static void set_tree(doubling_t * d, int level)
 static void set_exchange(doubling_t * d, int level)
 {
     int radix = MPII_Topo_radix(d->gen.order, d->radix, level, d->of[level].num, true);
-    int slot = d->of[level].member - d->gen.order->first[level][d->of[level].group], last, part;
+    int slot = d->of[level].member - first_member(d, level, d->of[level].group), last, part;
     int num_stages = MPII_Topo_stages(d->of[level].num, radix, &last, &part), power = 1;
     MPII_Topo_fold_t fold;
 
@@ -370,15 +378,16 @@ void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * d, const MPII_Topo_order_
         .gen = {.order = order,.rank = rank,.recv = doubling_recv,.react = doubling_react},
         .radix = radix,
         .base = MPII_Topo_exchange_base(order, radix),
+        .highest = MPII_Topo_exchange_top(order, radix),
         .is_even = true,
         .parent = -1,
         .sum = -1,
     };
-    int group = order->pos_of[rank], num_levels = order->num_levels + 1;
+    int group = order->pos_of[rank];
     d->top = d->base;
-    for (int level = 1; level <= num_levels && d->parent == -1; level++) {
+    for (int level = 1; level <= d->highest && d->parent == -1; level++) {
         d->of[level].member = group;
-        d->of[level].group = group = order->of[level][group];
+        d->of[level].group = group = level == d->highest ? 0 : order->of[level][group];
         d->of[level].num = num_members(d, level, group);
         if (level <= d->base) {
             set_tree(d, level);
@@ -386,7 +395,8 @@ void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * d, const MPII_Topo_order_
             d->sum = d->num_below - 1;
         } else {
             set_exchange(d, level);
-            d->is_even &= (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
+            d->is_even &= level == d->highest ||
+                (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
         }
     }
     d->gen.num_recvs = d->gen.num_slots + (d->parent != -1);

@@ -398,6 +398,28 @@ static int radix_of_prefix(const MPII_Topo_order_t * order, int level, int num, 
     return best;
 }
 
+/* Choose the radices of exchanges above the level `base`, up to the level `top`, which has one
+ * group. At the level `highest`, all groups of the level below exchange. fewest_leaders[level]: in a
+ * group of a level. Returns the time. */
+static int64_t find_exchanges(const MPII_Topo_order_t * order, int class, int base, int highest,
+                              int top, const int fewest_leaders[], int radix[])
+{
+    int64_t time = 0, least;
+
+    for (int level = base + 1; level < highest || level == top; level++) {
+        radix[level] = radix_of_exchange(order, level, order->most[level], base, class, &least);
+        time = MPL_MAX(time + least,
+                       time_of_smallest(order, level, radix[level], base, class,
+                                        fewest_leaders[level - 1]));
+    }
+    if (highest < top) {
+        radix[highest] =
+            radix_of_exchange(order, top, order->num[highest - 1], base, class, &least);
+        time += least;
+    }
+    return time;
+}
+
 static void set_radices(MPII_Topo_order_t * order)
 {
     int top = 1, num_levels = order->num_levels + 1;
@@ -410,29 +432,26 @@ static void set_radices(MPII_Topo_order_t * order)
             count_leaders(order, base, level, &fewest_leaders[base][level],
                           &order->most_leaders[base][level]);
     for (int class = 0; class < MPII_TOPO_NUM_CLASSES; class++) {
-        int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, least;
+        int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, trees = 0;
         set_trees(order, class, tree);
         order->prefix_radix[class][0] = radix_of_prefix(order, 1, order->max_ppn, 1, class);
         order->prefix_radix[class][1] =
             radix_of_prefix(order, top, order->num_runs,
                             (order->num_runs - 1) / order->num_hosts + 1, class);
         for (int base = top > 1; base < top; base++) {
-            int radix[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
-            int64_t time = 0;
-            for (int level = 1; level <= base; level++)
-                time += 2 * tree[level];
-            for (int level = base + 1; level <= num_levels; level++) {
-                radix[level] =
-                    radix_of_exchange(order, level, order->most[level], base, class, &least);
-                time =
-                    MPL_MAX(time + least,
-                            time_of_smallest(order, level, radix[level], base, class,
-                                             fewest_leaders[base][level - 1]));
-            }
-            if (time < best) {
-                best = time;
-                order->base[class] = base;
-                memcpy(order->exchange_radix[class], radix, sizeof(radix));
+            trees += base > 0 ? 2 * tree[base] : 0;
+            for (int highest = top; highest > base; highest--) {
+                int radix[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
+                int64_t time = trees + find_exchanges(order, class, base, highest, top,
+                                                      fewest_leaders[base], radix);
+                if (highest < top)
+                    time += time / TOPO_MERGE_SHARE;
+                if (time < best) {
+                    best = time;
+                    order->base[class] = base;
+                    order->exchange_top[class] = highest;
+                    memcpy(order->exchange_radix[class], radix, sizeof(radix));
+                }
             }
         }
     }
@@ -454,7 +473,8 @@ int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int n
 
     if (radix > 0)
         return MPL_MAX(radix, 2);
-    if (num == order->most[level] || (level == order->tree_top[-radix] && !is_exchange))
+    if (num == order->most[level] ||
+        level == (is_exchange ? order->exchange_top[-radix] : order->tree_top[-radix]))
         return is_exchange ? order->
             exchange_radix[-radix][level] : order->tree_radix[-radix][level];
     return is_exchange ? radix_of_exchange(order, level, num, order->base[-radix], -radix,

@@ -61,11 +61,13 @@ typedef struct MPII_Topo_order {
      * has many members. */
     const struct MPII_Topo_order *in_rounds;
     /* For each size class: the radix for the largest group of each level (MPII_Topo_radix), the
-     * highest level of trees (MPII_Topo_tree_top), and the level up to which a leader exchanges for
-     * its group (MPII_Topo_exchange_base) */
+     * highest level of trees (MPII_Topo_tree_top), the level up to which a leader exchanges for its
+     * group (MPII_Topo_exchange_base), and the highest level of exchanges (MPII_Topo_exchange_top)
+     * */
     int tree_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int exchange_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int tree_top[MPII_TOPO_NUM_CLASSES], base[MPII_TOPO_NUM_CLASSES];
+    int exchange_top[MPII_TOPO_NUM_CLASSES];
     int prefix_radix[MPII_TOPO_NUM_CLASSES][2]; /* [class][0: in runs, 1: between runs] */
     /* [base][level]: largest number of groups of level `base` in a group of `level` */
     int most_leaders[MPII_TOPO_MAX_LEVELS + 1][MPII_TOPO_MAX_LEVELS + 1];
@@ -164,6 +166,13 @@ static inline int MPII_Topo_tree_top(const MPII_Topo_order_t * order, int radix)
 static inline int MPII_Topo_exchange_base(const MPII_Topo_order_t * order, int radix)
 {
     return radix <= 0 ? order->base[-radix] : order->num_hosts > 1;
+}
+
+/* The highest level of exchanges. All groups of the level below it are members of one group. One
+ * stage among many members can take less time than a stage for each level. */
+static inline int MPII_Topo_exchange_top(const MPII_Topo_order_t * order, int radix)
+{
+    return radix > 0 ? order->num_levels + 1 : order->exchange_top[-radix];
 }
 
 /* The radix of prefix sums (topo_gen_prefix.c). level: 0 in a run, 1 between runs */

@@ -55,6 +55,13 @@
 /* Bytes of a block for predictions of collectives whose sizes not all processes know */
 #define TOPO_SOME_BYTES 512
 
+/* -- exchanges (topo_order.c) -- */
+
+/* Levels exchange at once only if that is predicted to save more than a tenth of the time. Up to
+ * that, what the times leave out decides: the overhead of receivers and sums, 2 us of 20 in
+ * topo-sim. */
+#define TOPO_MERGE_SHARE 9      /* time, divided by what is added to that of merged levels */
+
 /* -- cutting (topo_catalog_cut.c) -- */
 
 #define TOPO_LEAST_SEGMENT_BYTES 1024   /* shortest segment: the shortest of MPII_Topo_lengths_t */
