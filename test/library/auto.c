@@ -25,6 +25,14 @@
 
 static int is_timed, has_parts;
 
+/* An operation that MPI takes for noncommutative */
+static void add(void *in, void *inout, int *num, MPI_Datatype * type)
+{
+    (void) type;
+    for (int i = 0; i < *num; i++)
+        ((int *) inout)[i] += ((int *) in)[i];
+}
+
 /* Each element of what a rank contributes is its rank + 1. */
 static void run(MPI_Comm comm, const char *word)
 {
@@ -62,6 +70,16 @@ static void run(MPI_Comm comm, const char *word)
     } else if (!strcmp(name, "allreduce")) {
         MPI_Allreduce(in, out, num, MPI_INT, MPI_SUM, comm);
         first = last = sum;
+    } else if (!strcmp(name, "allreduce_in_order")) {
+        MPI_Op op;
+        MPI_Op_create(add, 0, &op);
+        MPI_Allreduce(in, out, num, MPI_INT, op, comm);
+        MPI_Op_free(&op);
+        first = last = sum;
+    } else if (!strcmp(name, "allreduce_chars")) {
+        memset(in, 1, num * sizeof(int));
+        MPI_Allreduce(in, out, num * sizeof(int), MPI_CHAR, MPI_SUM, comm);
+        first = last = p * 0x1010101;
     } else if (!strcmp(name, "iallreduce")) {
         MPI_Iallreduce(in, out, num, MPI_INT, MPI_SUM, comm, &request);
         first = last = sum;

@@ -128,6 +128,25 @@ def test_what_is_predicted_fastest_runs(
     assert predicted >= always | alltoalls
 
 
+def test_a_remembered_call_is_the_same_call(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env]
+) -> None:
+    """Calls of the same collective and length that differ in what may run: each gets its own selection, again
+    when the communicator remembers them, and in every order."""
+    n, words = 16, ["allreduce:64", "allreduce_in_order:64", "alltoall:64", "alltoall_in_place:64"]
+    env = racks(n, n)
+    job = run_mpi(program, *words, *words[::-1], *words, n=n, env=env, timeout=120)
+    assert job.returncode == 0 and job.stdout.endswith("OK\n"), job.stdout + job.stderr
+    found: dict[tuple[str, str, str], int] = {}
+    for r in reports.rows(job.stderr):
+        key = (r.collective, short(r.algorithm), r.reason.split(":")[0])
+        found[key] = found.get(key, 0) + r.calls
+    ours = [key for key in found if key[0] == "allreduce" and key[1].startswith("topo_")]
+    others = [key for key in found if key[0] == "allreduce" and key not in ours]
+    # two calls a word
+    assert [found[key] for key in ours] == [6] and [found[key] for key in others] == [6], found
+
+
 def test_others_of_mpichs_own(
     run_mpi: Launch,
     build_mpi: Build,

@@ -241,7 +241,11 @@ TREES = [
     "collective, name, base, shm",
     [
         *((*tree, 4, 16384) for tree in TREES),
-        *((collective, "rack_leader", 4, 0) for collective in ("gather", "scatter")),
+        *(
+            (collective, name, 4, 0)
+            for collective in ("gather", "scatter")
+            for name in ("rack_leader", "topo_knomial")
+        ),
         *(pytest.param(*tree, 20000, 16384, marks=pytest.mark.slow) for tree in TREES),
     ],
 )

@@ -10,6 +10,7 @@
 #include "csel_call.h"
 #include "topo_neighbor.h"
 #include "topo_numbers.h"
+#include "topo_view.h"
 
 /* topo_auto selects, for each call, the algorithm with the shortest predicted time on the
  * communicator: an algorithm of topo/, one of MPICH's own, or MPICH's built-in choice, which then
@@ -403,6 +404,50 @@ static const MPII_Csel_decision_t *find(const MPIR_Csel_coll_sig_s * coll_sig,
     return decision;
 }
 
+/* -- the last calls of a communicator -- */
+
+/* Find the entry of a call. Sets *call to all that the selection depends on: the inputs of
+ * conditions (csel_call.h) and of `describe`. Returns NULL for calls that are not remembered: those
+ * with an array of counts. */
+static MPII_Topo_last_t *find_last(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_last_t * call)
+{
+    struct MPII_Topo_comm *topo = coll_sig->comm_ptr->coll.topo;
+    int flags = 0;
+
+    if (topo == NULL)
+        return NULL;
+    call->count = call->bytes = 0;
+    switch (coll_of(coll_sig->coll_type)) {
+        case MPII_TOPO_COLL__BARRIER:
+            break;
+        case MPII_TOPO_COLL__ALLTOALL:
+            flags = is_sendbuf_inplace(coll_sig);
+            call->bytes = get_avg_msgsize(coll_sig);
+            break;
+        case MPII_TOPO_COLL__REDUCE:
+        case MPII_TOPO_COLL__ALLREDUCE:
+        case MPII_TOPO_COLL__SCAN:
+        case MPII_TOPO_COLL__EXSCAN:
+            flags = 2 * MPIR_Op_is_commutative(get_op(coll_sig)) +
+                4 * (HANDLE_GET_KIND(get_op(coll_sig)) == HANDLE_KIND_BUILTIN);
+            call->count = get_count(coll_sig);
+            /* fall through */
+        case MPII_TOPO_COLL__BCAST:
+            call->bytes = get_avg_msgsize(coll_sig);
+            break;
+        case MPII_TOPO_COLL__ALLGATHER:
+        case MPII_TOPO_COLL__GATHER:
+        case MPII_TOPO_COLL__SCATTER:
+            call->bytes = get_total_msgsize(coll_sig);
+            break;
+        default:
+            return NULL;
+    }
+    call->what = coll_sig->coll_type * 8 + flags;
+    return &topo->last[(coll_sig->coll_type + call->bytes / 8 + call->bytes / 512) %
+                       MPII_TOPO_NUM_LAST];
+}
+
 static bool is_joined(const MPIR_Csel_coll_sig_s * coll_sig)
 {
     MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
@@ -427,7 +472,7 @@ static bool is_joined(const MPIR_Csel_coll_sig_s * coll_sig)
     }
 }
 
-void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
+static void *select_auto(const MPIR_Csel_coll_sig_s * coll_sig, const char **declined)
 {
     MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
     csel_s *builtin = comm_ptr->csel_comm;
@@ -451,9 +496,29 @@ void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
     }
     if (!decision->candidates[0].is_stock)
         return (void *) &decision->candidates[0].cnt;
-    if (unlikely(MPII_Coll_report_on) && decision->why)
-        comm_ptr->coll.declined = decision->why;
+    *declined = decision->why;
     return stock;
+}
+
+void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    MPII_Topo_last_t call, *last = NULL;
+
+    /* adaptation selects anew for each call */
+    if (likely(!MPII_Csel_is_adaptive))
+        last = find_last(coll_sig, &call);
+    if (last && last->selected && last->what == call.what && last->bytes == call.bytes &&
+        last->count == call.count) {
+        call = *last;
+    } else {
+        call.declined = NULL;
+        call.selected = select_auto(coll_sig, &call.declined);
+        if (last)
+            *last = call;
+    }
+    if (unlikely(MPII_Coll_report_on) && call.declined)
+        coll_sig->comm_ptr->coll.declined = call.declined;
+    return call.selected;
 }
 
 bool MPII_Csel_has_rule(void *csel, const MPIR_Csel_coll_sig_s * coll_sig)

@@ -157,23 +157,6 @@ static inline int MPII_Topo_pt2pt_attr(const MPII_Topo_attr_t * attr)
 #define TOPO_INT64 MPI_INT64_T
 #endif
 
-/* Copy a block between user buffers. Returns MPI_ERR_TRUNCATE if the destination is too short: only
- * 4.0's MPIR_Localcopy does that. */
-static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
-                                      MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
-                                      MPI_Datatype recvtype)
-{
-    int mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
-#if MPICH_NUMVERSION >= 40200000
-    MPI_Aint sendsize, recvsize;
-    MPIR_Datatype_get_size_macro(sendtype, sendsize);
-    MPIR_Datatype_get_size_macro(recvtype, recvsize);
-    if (recvsize * recvcount > 0 && sendsize * sendcount > recvsize * recvcount)
-        MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
-#endif
-    return mpi_errno;
-}
-
 /* Copy bytes, also in the memory of a GPU, as MPIR_Localcopy does. */
 #if MPICH_NUMVERSION >= 40100000
 #define TOPO_TYPEREP_COPY(outbuf, inbuf, bytes) \
@@ -181,6 +164,29 @@ static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
 #else
 #define TOPO_TYPEREP_COPY(outbuf, inbuf, bytes) MPIR_Typerep_copy(outbuf, inbuf, bytes)
 #endif
+
+/* Copy a block between user buffers. Returns MPI_ERR_TRUNCATE if the destination is too short: only
+ * 4.0's MPIR_Localcopy does that. */
+static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
+                                      MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
+                                      MPI_Datatype recvtype)
+{
+    MPI_Aint sendsize, recvsize;
+    int mpi_errno;
+
+    MPIR_Datatype_get_size_macro(sendtype, sendsize);
+    MPIR_Datatype_get_size_macro(recvtype, recvsize);
+    /* MPIR_Localcopy takes longer than the copy of a short block */
+    if (HANDLE_IS_BUILTIN(sendtype) && HANDLE_IS_BUILTIN(recvtype) &&
+        sendsize * sendcount <= recvsize * recvcount)
+        return TOPO_TYPEREP_COPY(recvbuf, sendbuf, sendsize * sendcount);
+    mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
+#if MPICH_NUMVERSION >= 40200000
+    if (recvsize * recvcount > 0 && sendsize * sendcount > recvsize * recvcount)
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+#endif
+    return mpi_errno;
+}
 
 /* -- processes -- */
 

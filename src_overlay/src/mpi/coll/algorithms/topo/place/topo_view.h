@@ -50,6 +50,17 @@ typedef struct {
     MPII_Topo_kept_t kept[MPII_TOPO_KEPT__NUM_SHARED];
 } MPII_Topo_store_t;
 
+/* A call that topo_auto has selected an algorithm for (csel_auto.c), and what it selected: a
+ * container; NULL: the entry is free. An entry takes one cache line at most. */
+typedef struct {
+    int what;                   /* the collective, and whether the call is in place, and its
+                                 * operation is commutative and built-in */
+    MPI_Aint count, bytes;
+    void *selected;
+    const char *declined;       /* for the report: why MPICH's choice was kept, or NULL */
+} MPII_Topo_last_t;
+#define MPII_TOPO_NUM_LAST 16
+
 struct MPII_Topo_comm {
     MPII_Topo_view_t *view;
     MPII_Topo_store_t *store;
@@ -65,6 +76,7 @@ struct MPII_Topo_comm {
                                  * accordingly */
     int num_plan_unasked;       /* number of the next calls that skip the vote */
     unsigned told;              /* bits of MPII_TOPO_TOLD_: what has been printed */
+    MPII_Topo_last_t last[MPII_TOPO_NUM_LAST];
 };
 enum { MPII_TOPO_TOLD_PLACE = 1, MPII_TOPO_TOLD_RING = 2, MPII_TOPO_TOLD_SLOTS = 4 };
 

@@ -12,11 +12,6 @@
 
 typedef MPII_Topo_call_t call_t;
 
-static int hand_out(call_t * c)
-{
-    return MPII_Topo_call_copy_line(c, c->from, c->buf, c->count, c->type, c->data.out, false);
-}
-
 void MPII_Topo_prepare_alltoall_brucks(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
                                        MPII_Topo_attr_t * attr)
 {
@@ -46,7 +41,7 @@ void MPII_Topo_prepare_alltoall_brucks(call_t * c, const MPII_Topo_args_t * a, M
     c->count = a->count;
     c->type = a->datatype;
     c->from = plan->from;
-    c->end = hand_out;
+    c->end = MPII_Topo_call_hand_out_line;
     if (a->sendbuf == MPI_IN_PLACE)
         mpi_errno =
             MPII_Topo_call_copy_line(c, plan->to, a->recvbuf, a->count, a->datatype, c->data.in,

@@ -86,6 +86,32 @@ int MPII_Topo_call_copy_line(const call_t * c, const int rank[], char *buf, MPI_
     goto fn_exit;
 }
 
+int MPII_Topo_call_hand_out_line(call_t * c)
+{
+    return MPII_Topo_call_copy_line(c, c->from, c->buf, c->count, c->type, c->data.out, false);
+}
+
+void MPII_Topo_call_join_line(call_t * c, const int rank[], int own, MPII_Topo_attr_t * attr)
+{
+    MPI_Aint extent, size;
+    int mpi_errno;
+
+    MPIR_Datatype_get_size_macro(c->type, size);
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    size *= c->count;
+    c->mem = MPL_malloc(c->comm_ptr->local_size * size, MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->mem);
+    c->data.in = c->data.out = c->mem;
+    c->data.type = TOPO_BYTE;
+    c->data.are_bytes = true;
+    c->data.unit_len = c->data.block_len = size;
+    c->from = rank;
+    c->end = MPII_Topo_call_hand_out_line;
+    mpi_errno = MPII_Topo_localcopy(c->buf + rank[own] * c->count * extent, c->count, c->type,
+                                    c->mem + own * size, size, TOPO_BYTE);
+    MPII_Topo_call_note_error(c, mpi_errno, attr);
+}
+
 /* -- blocks in the order of units -- */
 
 /* Allocate c->table, with num ints behind the displacements of the blocks. */

@@ -258,16 +258,34 @@ static bool prepare_long(call_t * c, MPII_Topo_attr_t * attr)
     return prepare_some(c, true);
 }
 
+/* Whether all records came with a short block of the expected length: no blocks follow then. */
+static bool has_all(const call_t * c)
+{
+    const MPII_Topo_gen_gather_t *g = &c->u.gather;
+
+    if (!is_short(c) || c->mpi_errno != MPI_SUCCESS)
+        return false;
+    for (int t = g->is_up || g->parent == -1 ? 1 : 0; t < g->len; t++) {
+        if (get_size(record_at(c, t)) != c->data.unit_len - SIZE_BYTES)
+            return false;
+    }
+    return true;
+}
+
 static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_gather_t *g = &c->u.gather;
     MPII_Topo_call_gather_t *b = &c->gather;
-    MPI_Aint *sizes = MPL_calloc(4 * g->len + 1, sizeof(MPI_Aint), MPL_MEM_BUFFER);
-    MPI_Aint *displs = sizes + g->len, longest = 0;
+    MPI_Aint *sizes, *displs, longest = 0;
     bool is_forwarded;
     char *buf;
 
+    if (has_all(c))
+        return false;
+    c->gen = &c->u.gen;
+    sizes = MPL_calloc(4 * g->len + 1, sizeof(MPI_Aint), MPL_MEM_BUFFER);
     MPII_TOPO_NEED(sizes);
+    displs = sizes + g->len;
     /* If a record was lost, and was not just too long, the number of messages that follow is
      * unknown, and the job ends. */
     if (!is_short(c) && MPIR_ERR_GET_CLASS(c->mpi_errno) != MPI_ERR_TRUNCATE)
@@ -341,6 +359,7 @@ static bool prepare_records(call_t * c, int root, bool is_up,
     c->next = prepare_blocks;
     if (is_short(c) && is_up == (g->parent == -1))
         c->end = unpack;
+    MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__BLOCK_TREE, 2 * c->algo.arg + is_up, radix, root);
     return true;
 }
 

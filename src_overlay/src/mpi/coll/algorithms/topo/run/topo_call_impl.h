@@ -48,7 +48,8 @@ static inline void MPII_Topo_call_run_short(MPII_Topo_call_t * call,
                                             int tag, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     call->is_over = true;
-    call->mpi_errno = MPII_Topo_exec_run_short(list, in, out, count, type, op, tag, comm_ptr, attr);
+    call->mpi_errno = MPII_Topo_exec_run_short(list, in, out, count, type, op, NULL, tag, comm_ptr,
+                                               attr);
 }
 
 /* Length of segments in bytes, as the user set it; 0: the algorithm chooses. */
@@ -87,6 +88,14 @@ MPI_Aint MPII_Topo_call_bytes_of_blocks(const MPII_Topo_call_t * call);
  * block of the line belongs to rank[i] and has data.block_len elements of data.type. */
 int MPII_Topo_call_copy_line(const MPII_Topo_call_t * call, const int rank[], char *buf,
                              MPI_Aint count, MPI_Datatype type, char *line, bool to_line);
+
+/* Join the blocks of an allgather in a line, which is the buffer of the schedule: copy the block of
+ * this rank, which is rank[own], to it now, and all blocks to recvbuf at the end. */
+void MPII_Topo_call_join_line(MPII_Topo_call_t * call, const int rank[], int own,
+                              MPII_Topo_attr_t * attr);
+
+/* Copy the line in data.out to call->buf. call->from: the rank of each block */
+int MPII_Topo_call_hand_out_line(MPII_Topo_call_t * call);
 
 /* Set displs where the call has counts and no displs: blocks follow each other. */
 void MPII_Topo_call_find_displs(MPII_Topo_call_t * call);

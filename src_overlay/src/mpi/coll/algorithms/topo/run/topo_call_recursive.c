@@ -152,12 +152,12 @@ void MPII_Topo_prepare_allgather_slots(call_t * c, const MPII_Topo_args_t * a, M
     if (c->is_empty)
         return;
     is_joined = a->count * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes;
-    if (!is_joined || !is_identity) {
+    if (!is_joined) {
         c->data.block_of = slots;
         c->data.num_blocks = comm_ptr->local_size;
+    } else if (!is_identity) {
+        MPII_Topo_call_join_line(c, slots, slot, attr);
     }
-    if (is_joined && !is_identity)
-        MPII_Topo_call_join_allgather(c, 1, attr);
     if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__SLOTS,
                                   is_joined && is_identity ? IN_PLACE : is_joined, 0, 0))
         MPII_Topo_gen_slots(&c->u.slots, order, slots, slot, is_joined);

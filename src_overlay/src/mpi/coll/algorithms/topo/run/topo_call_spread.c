@@ -18,10 +18,11 @@ static void generate(call_t * c, const MPII_Topo_spread_t * plan, bool is_up)
         MPII_Topo_gen_spread(&c->u.spread, plan, c->comm_ptr->rank, is_up);
 }
 
-/* bytes: length of a block */
-static const MPII_Topo_spread_t *find_plan(const call_t * c, MPI_Aint bytes)
+/* The radices follow from the mean length of a block. */
+static const MPII_Topo_spread_t *find_plan(const call_t * c)
 {
     MPIR_Comm *comm_ptr = c->comm_ptr;
+    MPI_Aint bytes = MPII_Topo_call_bytes_of_blocks(c) / comm_ptr->local_size;
     int radix = MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__SPREAD, bytes);
 
     return MPII_Topo_comm_spread(comm_ptr, radix);
@@ -29,50 +30,21 @@ static const MPII_Topo_spread_t *find_plan(const call_t * c, MPI_Aint bytes)
 
 /* -- allgather(v) -- */
 
-static int hand_out(call_t * c)
-{
-    return MPII_Topo_call_copy_line(c, c->from, c->buf, c->count, c->type, c->data.out, false);
-}
-
-/* Blocks of one length */
-static void join_blocks(call_t * c, const MPII_Topo_spread_t * plan, MPI_Aint bytes,
-                        MPII_Topo_attr_t * attr)
-{
-    MPI_Aint extent;
-    int mpi_errno;
-
-    c->mem = MPL_malloc(c->comm_ptr->local_size * bytes, MPL_MEM_BUFFER);
-    MPII_TOPO_NEED(c->mem);
-    c->data.out = c->mem;
-    c->data.type = TOPO_BYTE;
-    c->data.are_bytes = true;
-    c->data.unit_len = c->data.block_len = bytes;
-    c->from = plan->from;
-    c->end = hand_out;
-    MPIR_Datatype_get_extent_macro(c->type, extent);
-    mpi_errno = MPIR_Localcopy(c->buf + c->comm_ptr->rank * c->count * extent, c->count, c->type,
-                               c->mem + plan->own * bytes, bytes, TOPO_BYTE);
-    MPII_Topo_call_note_error(c, mpi_errno, attr);
-}
-
 void MPII_Topo_prepare_allgather_spread(call_t * c, const MPII_Topo_args_t * a,
                                         MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
     const MPII_Topo_spread_t *plan;
-    MPI_Aint bytes;
 
     if (!MPII_Topo_call_begin_allgather(c, a, comm_ptr, &order, attr))
         return;
-    /* average length of a block */
-    bytes = MPII_Topo_call_bytes_of_blocks(c) / comm_ptr->local_size;
-    plan = find_plan(c, bytes);
+    plan = find_plan(c);
     if (c->counts) {
         c->data.block_of = plan->from;
         c->data.num_blocks = comm_ptr->local_size;
         MPII_Topo_call_join_allgather(c, 1, attr);
     } else {
-        join_blocks(c, plan, bytes, attr);
+        MPII_Topo_call_join_line(c, plan->from, plan->own, attr);
     }
     generate(c, plan, false);
 }
@@ -123,7 +95,7 @@ void MPII_Topo_prepare_reduce_scatter_spread(call_t * c, const MPII_Topo_args_t 
 
     if (!MPII_Topo_call_begin_reduce_scatter(c, a, comm_ptr, &order, attr))
         return;
-    plan = find_plan(c, MPII_Topo_call_bytes_of_blocks(c) / comm_ptr->local_size);
+    plan = find_plan(c);
     if (c->counts) {
         MPII_Topo_call_find_displs(c);
         c->data.block_of = plan->from;

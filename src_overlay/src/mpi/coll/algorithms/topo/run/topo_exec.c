@@ -377,9 +377,14 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
     int mpi_errno = MPI_SUCCESS;
     exec_t e;
 
-    if (pipes == NULL && MPII_Topo_exec_is_short(gen, data))
-        return MPII_Topo_exec_run_short((const MPII_Topo_gen_list_t *) gen, data->in, data->out,
-                                        data->block_len, data->type, data->op, tag, comm_ptr, attr);
+    if (pipes == NULL && MPII_Topo_exec_is_short(gen, data)) {
+        MPI_Aint size;
+        MPIR_Datatype_get_size_macro(data->type, size);
+        size *= data->first_block * data->block_len;
+        return MPII_Topo_exec_run_short((const MPII_Topo_gen_list_t *) gen, data->in - size,
+                                        data->out - size, data->block_len, data->type, data->op,
+                                        data->is_mute, tag, comm_ptr, attr);
+    }
     exec_init(&e, gen, data, tag, comm_ptr, pipes, attr);
     while (!advance(&e, attr)) {
         if (e.num_unwritten > 0 && !e.is_broken)

@@ -23,9 +23,9 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
                        MPIR_Comm * comm_ptr, MPII_Topo_pipes_t * pipes, MPII_Topo_attr_t * attr);
 
 /* Run a list of steps to its end, without pipes. A unit is a block of `count` elements of a basic
- * type; blocks are contiguous. Returns as MPII_Topo_exec_run. */
+ * type; blocks are contiguous. is_mute: as in MPII_Topo_data_t. Returns as MPII_Topo_exec_run. */
 int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, void *out,
-                             MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
+                             MPI_Aint count, MPI_Datatype type, MPI_Op op, bool * is_mute, int tag,
                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
 /* The same for a nonblocking call: begin, then advance until it returns true. gen and data must

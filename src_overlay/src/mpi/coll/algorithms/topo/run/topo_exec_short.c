@@ -21,6 +21,7 @@ typedef struct {
     int first_send, end_send;   /* in sends: those that may not be complete, in the order of their
                                  * rounds */
     MPII_Topo_exec_errors_t errors;
+    bool *is_mute;              /* as in MPII_Topo_data_t */
     struct {
         MPIR_Request *req;      /* NULL: there is no message */
         MPI_Aint bytes;
@@ -35,7 +36,7 @@ bool MPII_Topo_exec_is_short(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t
 {
     return gen->is_list && HANDLE_IS_BUILTIN(d->type) && d->units_per_block == 1 &&
         d->unit_len == d->block_len && !d->offsets && !d->counts && !d->block_of &&
-        d->first_block == 0 && d->num_here == 0 && !d->is_mute;
+        d->num_here == 0;
 }
 
 static inline char *place(const run_t * r, MPII_Topo_buf_t buf, int slot, int unit)
@@ -85,6 +86,8 @@ static inline void send_to(run_t * r, const MPII_Topo_step_t * step, int round, 
         TOPO_SEND_SHORT(buf, count, r->type, step->peer, r->tag, r->comm_ptr, &req) :
         MPIC_Isend(buf, count, r->type, step->peer, r->tag, r->comm_ptr, &req, TOPO_COLL_ATTR);
 
+    if (r->is_mute && TOPO_ERROR != TOPO_ERROR_NONE)
+        *r->is_mute = true;
     MPII_Topo_exec_keep_error(&r->errors, mpi_errno, attr);
     /* nothing completes the request of a failed send */
     if (req && mpi_errno == MPI_SUCCESS) {
@@ -117,8 +120,8 @@ static void copy_or_reduce(run_t * r, const MPII_Topo_step_t * step, char *buf,
 }
 
 int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, void *out,
-                             MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
-                             MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+                             MPI_Aint count, MPI_Datatype type, MPI_Op op, bool * is_mute,
+                             int tag, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     MPI_Aint size;
     union {
@@ -136,6 +139,7 @@ int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, 
     r.count = count;
     r.type = type;
     r.op = op;
+    r.is_mute = is_mute;
     r.tag = tag;
     r.comm_ptr = comm_ptr;
     r.arrived = r.first_send = r.end_send = 0;
