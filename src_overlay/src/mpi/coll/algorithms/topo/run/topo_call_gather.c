@@ -83,8 +83,8 @@ static MPI_Aint find_block(const call_t * c, int t, MPI_Aint * count)
 static int pack_block(const call_t * c, int t, char *to)
 {
     MPI_Aint count, displ = find_block(c, t, &count);
-    return MPIR_Localcopy(c->gather.blocks + displ, count, c->gather.type, to,
-                          bytes_of(count, c->gather.type), TOPO_BYTE);
+    return MPII_Topo_localcopy(c->gather.blocks + displ, count, c->gather.type, to,
+                               bytes_of(count, c->gather.type), TOPO_BYTE);
 }
 
 static int unpack_block(const call_t * c, int t, const char *from, MPI_Aint bytes)
@@ -394,8 +394,8 @@ static void gather(call_t * c, const MPII_Topo_args_t * a, bool has_counts, MPII
             return;
         set_size(c->mem, b->own_bytes);
         if (is_short(c)) {
-            mpi_errno = MPIR_Localcopy(a->sendbuf, a->sendcount, a->sendtype, c->mem + SIZE_BYTES,
-                                       b->own_bytes, TOPO_BYTE);
+            mpi_errno = MPII_Topo_localcopy(a->sendbuf, a->sendcount, a->sendtype,
+                                            c->mem + SIZE_BYTES, b->own_bytes, TOPO_BYTE);
             MPII_Topo_call_note_error(c, mpi_errno, attr);
         }
         return;
@@ -431,7 +431,7 @@ static void scatter(call_t * c, const MPII_Topo_args_t * a, bool has_counts,
                     MPII_Topo_attr_t * attr)
 {
     int mpi_errno, rank = c->comm_ptr->rank;
-    MPI_Aint extent, count;
+    MPI_Aint extent, count = a->sendcount;
 
     memset(&c->gather, 0, sizeof(c->gather));
     if (rank != a->root) {
@@ -451,7 +451,8 @@ static void scatter(call_t * c, const MPII_Topo_args_t * a, bool has_counts,
     if (!prepare_records(c, a->root, false, has_counts, bytes_of(a->sendcount, a->sendtype), attr))
         return;
     for (int t = 1; t < c->u.gather.len; t++) {
-        find_block(c, t, &count);
+        if (has_counts)
+            find_block(c, t, &count);
         set_size(record_at(c, t), bytes_of(count, a->sendtype));
         if (is_short(c))
             MPII_Topo_call_note_error(c, pack_block(c, t, record_at(c, t) + SIZE_BYTES), attr);
