@@ -4,13 +4,14 @@
  * The graph of a neighborhood collective, by its name: a grid, a random graph, or a file of edges.
  * All ranks hold all edges, so that each can tell what it gets from whom.
  *
- * This is a header, so that topo-bench-mpi can be compiled from one file. The file that includes it
- * first defines PROGRAM, bad_usage, usage_error and parse_long, as in algorithms.h.
+ * This is a header, because topo-bench-mpi and topo-sim handle errors in different ways. The file
+ * that includes it first defines PROGRAM, bad_usage, usage_error and parse_long, as in algorithms.h.
  */
 
 #ifndef GRAPH_H_INCLUDED
 #define GRAPH_H_INCLUDED
 
+#include "splitmix.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -114,14 +115,6 @@ static void graph_grid(const char *spec)
     }
     graph.num_dims = num;
     graph.around = found == points;
-}
-
-/* The output of splitmix64 for a state */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
 }
 
 /* Edges of a random graph, from each rank to different others */

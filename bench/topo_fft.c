@@ -195,7 +195,7 @@ static void parse_options(int argc, char **argv)
     if (opt.dims == 2 && opt.rows)
         usage_error("--grid: only a 3-D grid has one; in 2-D each rank has a slab");
     if (!bad_usage[0])
-        opt.num_algos = parse_algorithms(algorithms, "alltoallv", CVAR, true, OVERLAP_CVAR,
+        opt.num_algos = algorithms_parse(algorithms, "alltoallv", CVAR, true, OVERLAP_CVAR,
                                          opt.algos);
     for (int i = 0; i < opt.num_algos; i++)
         if (opt.algos[i].overlap && opt.dims == 2)
@@ -358,7 +358,7 @@ static double transpose(struct transpose *t, int algo, bool forward, element * f
     int err = MPI_SUCCESS;
 
     copy_blocks(t, p, first, from, data.out, true);
-    select_algorithm(a, !has_counter[algo]);
+    algorithms_select(a, !has_counter[algo]);
     if (a->persistent && *request == MPI_REQUEST_NULL)
         err = MPI_Alltoallv_init(data.out, p->counts[first], p->displs[first],
                                  MPI_C_DOUBLE_COMPLEX, data.in, p->counts[last], p->displs[last],
@@ -373,7 +373,7 @@ static double transpose(struct transpose *t, int algo, bool forward, element * f
                             t->comm);
     }
     time = MPI_Wtime() - time;
-    select_algorithm(NULL, false);
+    algorithms_select(NULL, false);
     note_error(err);
     copy_blocks(t, p, last, to, data.in, false);
     return time;
@@ -411,14 +411,14 @@ static double overlap(struct transpose *t, int algo, bool forward, int axis, int
         if (forward)
             transform_piece(axis, forward, c);
         copy_blocks(t, p, first, data.layout[axis], data.out, true);
-        select_algorithm(&opt.algos[algo], !has_counter[algo]);
+        algorithms_select(&opt.algos[algo], !has_counter[algo]);
         begin = MPI_Wtime();
         requests[c] = MPI_REQUEST_NULL;
         err = MPI_Ialltoallv(data.out + p->base[first], p->counts[first], p->displs[first],
                              MPI_C_DOUBLE_COMPLEX, data.in + p->base[last], p->counts[last],
                              p->displs[last], MPI_C_DOUBLE_COMPLEX, t->comm, &requests[c]);
         note_error(err);
-        select_algorithm(NULL, false);
+        algorithms_select(NULL, false);
         for (int before = 0; before < c; before++)
             note_error(MPI_Test(&requests[before], &flag, MPI_STATUS_IGNORE));
         time += MPI_Wtime() - begin;
@@ -914,7 +914,7 @@ int main(int argc, char **argv)
     parse_options(argc, argv);
     opt.help |= opt.version;
     if (!opt.help && !bad_usage[0])
-        selection_ask();
+        algorithms_ask();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nprocs);
@@ -933,7 +933,7 @@ int main(int argc, char **argv)
         rc = 2;
     } else {
         MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-        selection_open(CVAR, OVERLAP_CVAR);
+        algorithms_open(CVAR, OVERLAP_CVAR);
         rc = run() ? 0 : 1;
         MPI_T_finalize();
     }

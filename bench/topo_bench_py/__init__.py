@@ -1,7 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Compares collectives by algorithm, message size, placement and setting, on a real MPI.
 
-How it measures.  topo-bench-mpi (topo_bench.c) times the algorithms of one launch in turns, checks
+How it measures.  topo-bench-mpi (bench/main.c) times the algorithms of one launch in turns, checks
 every byte, and prints every sample.  Settings that differ by more than the algorithm, that is by
 CVARs in the environment ("--setting") or by the MPI library ("--library"), need separate launches.
 These take turns, too: --rounds times each, in an order that is reversed every time (A B, B A, ...).

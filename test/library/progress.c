@@ -28,8 +28,12 @@
 
 #include "algorithms.h"
 #include "counters.h"
+#include <ctype.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define MAX_PAIRS 8
 #define MAX_WORKS 8
@@ -86,7 +90,7 @@ static void call(int algo)
 {
     bool is_all = collective[0] == 'a', has_result = is_all || rank == 0 || collective[0] == 's';
 
-    select_algorithm(&algos[algo], true);
+    algorithms_select(&algos[algo], true);
     for (int i = 0; i < size * BLOCK; i++) {
         in[i] = rank * 1000 + i;
         out[i] = -1;
@@ -123,7 +127,7 @@ static void prepare_call(void)
     for (int i = 0; i < num_algos; i++) {
         if (!algos[i].persistent)
             continue;
-        select_algorithm(&algos[i], true);
+        algorithms_select(&algos[i], true);
         if (!strcmp(collective, "alltoall"))
             MPI_Alltoall_init(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, MPI_COMM_WORLD,
                               MPI_INFO_NULL, &persistent[i]);
@@ -350,12 +354,12 @@ static void parse(int argc, char **argv)
     if (list == NULL)
         usage_error("--algorithms is missing");
     else
-        num_algos = parse_algorithms(list, collective, cvar, collective[0] == 'a', NULL, algos);
-    selection_ask();
+        num_algos = algorithms_parse(list, collective, cvar, collective[0] == 'a', NULL, algos);
+    algorithms_ask();
     int provided;
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     if (!bad_usage[0])
-        selection_open(cvar, NULL);
+        algorithms_open(cvar, NULL);
 }
 
 int main(int argc, char **argv)
