@@ -130,7 +130,7 @@ int main(int argc, char **argv)
         algorithms_ask();
     if (opt.dry_run && !opt.help && !bad_usage[0])
         algorithms_check_variables();
-    if (opt.dry_run || opt.list_cvars) {
+    if ((opt.dry_run || opt.list_cvars) && !opt.help) {
         if (bad_usage[0])
             fprintf(stderr, PROGRAM ": %s\n", bad_usage);
         else if (opt.list_cvars)

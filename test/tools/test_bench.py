@@ -1297,8 +1297,9 @@ def test_root_is_one_of_those_that_are_measured(mpi: Any, shim: Any) -> None:
     assert lines == []
 
 
-def test_help_of_the_mpi_program(mpi: Any) -> None:
-    done, _ = mpi(3, "--help")
+@pytest.mark.parametrize("others", [[], ["--dry-run"], ["--list-cvars"]])
+def test_help_of_the_mpi_program(mpi: Any, others: list[str]) -> None:
+    done, _ = mpi(3, *others, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage:") == 1
     for word in (
@@ -1312,7 +1313,7 @@ def test_help_of_the_mpi_program(mpi: Any) -> None:
         "+init",
     ):
         assert word in done.stdout
-    done, _ = mpi(3, "--version")
+    done, _ = mpi(3, *others, "--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"topo-bench-mpi [\d.]+ of mpich-topo, for MPICH [\d.]+\n", done.stdout)
 
