@@ -1,4 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
+#
+# Not tried with Spack itself: no command of Spack has run on this file. It was read beside the
+# package mpich of spack-packages of 2026-07-01 (package API 2.2). By hand: the three patches which
+# that package has for 4.0.2, then maint/apply on the same tree. All apply. It installs no tools.
 
 import os
 
@@ -13,6 +17,9 @@ CLONE = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 6
 class MpichTopo(Mpich):
     """MPICH with topology-aware algorithms for collectives: a release of MPICH, with all variants of
     the package mpich, and the patches of mpich-topo."""
+
+    # `spack external find` would take each MPICH for this one
+    executables = ()
 
     conflicts("@:3,4.1:4.2,5.1:,develop", msg="mpich-topo has patches for 4.0, 4.3 and 5.0")
 
