@@ -399,8 +399,8 @@ static int radix_of_prefix(const MPII_Topo_order_t * order, int level, int num, 
 }
 
 /* Choose the radices of exchanges above the level `base`, up to the level `top`, which has one
- * group. At the level `highest`, all groups of the level below exchange. fewest_leaders[level]: in a
- * group of a level. Returns the time. */
+ * group. At the level `highest`, all groups of the level below exchange. fewest_leaders[level]: in
+ * a group of a level. Returns the time. */
 static int64_t find_exchanges(const MPII_Topo_order_t * order, int class, int base, int highest,
                               int top, const int fewest_leaders[], int radix[])
 {
