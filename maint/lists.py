@@ -103,8 +103,8 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
             raise Failure(f'{where}: "file" must be a C file in {folder}/: {row["file"]}')
         if ("shape" in row) != (row.get("family") in ("tree", "block_tree")):
             raise Failure(f'{where}: "shape" is for the families tree and block_tree')
-        if ("use" in row) == (row.get("baseline", False) or row.get("selects", False)):
-            raise Failure(f'{where}: needs either "use", or "baseline" or "selects" = true')
+        if ("use" in row) == bool(row.get("baseline") or row.get("selects") or "k" in row):
+            raise Failure(f'{where}: needs either "use", or "baseline" or "selects" = true, or "k"')
         for key in ("help", "use"):
             if re.search(r'["\\\n|]', row.get(key, "")) or len(row.get(key, "")) > 90:
                 raise Failure(f'{where}: "{key}" must be one line up to 90 characters, no quotes')
@@ -571,7 +571,7 @@ def algorithms_table(rows: list[Row]) -> str:
     baselines, and rows with a fixed k are left out."""
     of: dict[str, dict[str, str]] = {}
     for row in rows:
-        if "use" in row and "k" not in row:
+        if "use" in row:
             of.setdefault(row["collective"], {})[row["name"]] = row["use"]
     lines: dict[str, list[str]] = {}
     for collective, uses in of.items():
