@@ -126,10 +126,10 @@ static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno
 }
 
 /* Tell the caller that a message was sent without content. */
-static inline void MPII_Topo_exec_note_mute(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr)
+static inline void MPII_Topo_exec_note_mute(bool * is_mute, MPII_Topo_attr_t * attr)
 {
-    if (e->data->is_mute && TOPO_ERROR != TOPO_ERROR_NONE)
-        *e->data->is_mute = true;
+    if (is_mute && TOPO_ERROR != TOPO_ERROR_NONE)
+        *is_mute = true;
 }
 
 /* -- units that a message joins -- */

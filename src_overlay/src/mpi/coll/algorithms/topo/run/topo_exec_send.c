@@ -59,7 +59,7 @@ static bool write_pipe(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
                                    e->copy_type, count * e->type_size, count == send->count,
                                    TOPO_ERROR, &mpi_errno))
             return false;
-        MPII_Topo_exec_note_mute(e, attr);
+        MPII_Topo_exec_note_mute(e->data->is_mute, attr);
         MPII_Topo_exec_note_error(e, mpi_errno, attr);
         send->buf += count * e->extent;
         send->count -= count;
@@ -172,7 +172,7 @@ void MPII_Topo_exec_message(exec_t * e, int peer, char *buf, MPI_Aint count, MPI
     /* After an error, send empty messages: a receiver may not see the error in the tag. */
     if (TOPO_ERROR != TOPO_ERROR_NONE)
         count = 0;
-    MPII_Topo_exec_note_mute(e, attr);
+    MPII_Topo_exec_note_mute(e->data->is_mute, attr);
     if (e->gen->max_sends > 0 && count > 0 && is_synchronous(e, peer))
         mpi_errno = TOPO_ISSEND(buf, count, type, peer, e->tag, e->comm_ptr, &send.req);
     else if (e->is_packed && type == e->data->type && count * e->type_size <= TOPO_SHORT_BYTES)

@@ -86,8 +86,7 @@ static inline void send_to(run_t * r, const MPII_Topo_step_t * step, int round, 
         TOPO_SEND_SHORT(buf, count, r->type, step->peer, r->tag, r->comm_ptr, &req) :
         MPIC_Isend(buf, count, r->type, step->peer, r->tag, r->comm_ptr, &req, TOPO_COLL_ATTR);
 
-    if (r->is_mute && TOPO_ERROR != TOPO_ERROR_NONE)
-        *r->is_mute = true;
+    MPII_Topo_exec_note_mute(r->is_mute, attr);
     MPII_Topo_exec_keep_error(&r->errors, mpi_errno, attr);
     /* nothing completes the request of a failed send */
     if (req && mpi_errno == MPI_SUCCESS) {
