@@ -76,10 +76,6 @@ static void run(MPI_Comm comm, const char *word)
         MPI_Allreduce(in, out, num, MPI_INT, op, comm);
         MPI_Op_free(&op);
         first = last = sum;
-    } else if (!strcmp(name, "allreduce_chars")) {
-        memset(in, 1, num * sizeof(int));
-        MPI_Allreduce(in, out, num * sizeof(int), MPI_CHAR, MPI_SUM, comm);
-        first = last = p * 0x1010101;
     } else if (!strcmp(name, "iallreduce")) {
         MPI_Iallreduce(in, out, num, MPI_INT, MPI_SUM, comm, &request);
         first = last = sum;

@@ -406,46 +406,39 @@ static const MPII_Csel_decision_t *find(const MPIR_Csel_coll_sig_s * coll_sig,
 
 /* -- the last calls of a communicator -- */
 
-/* Find the entry of a call. Sets *call to all that the selection depends on: the inputs of
- * conditions (csel_call.h) and of `describe`. Returns NULL for calls that are not remembered: those
- * with an array of counts. */
-static MPII_Topo_last_t *find_last(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_last_t * call)
+/* Find the entry of a call that `describe` has described. Sets *call to all that the selection
+ * depends on: what `describe` found, and the inputs of conditions (csel_call.h). Returns NULL for
+ * calls that are not remembered: those with an array of counts. */
+static MPII_Topo_last_t *find_last(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
+                                   MPI_Aint bytes, MPII_Topo_last_t * call)
 {
     struct MPII_Topo_comm *topo = coll_sig->comm_ptr->coll.topo;
     int flags = 0;
 
-    if (topo == NULL)
-        return NULL;
-    call->count = call->bytes = 0;
-    switch (coll_of(coll_sig->coll_type)) {
-        case MPII_TOPO_COLL__BARRIER:
-            break;
+    call->count = 0;
+    call->bytes = bytes;
+    switch (coll) {
         case MPII_TOPO_COLL__ALLTOALL:
             flags = is_sendbuf_inplace(coll_sig);
-            call->bytes = get_avg_msgsize(coll_sig);
             break;
         case MPII_TOPO_COLL__REDUCE:
         case MPII_TOPO_COLL__ALLREDUCE:
+        case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
         case MPII_TOPO_COLL__SCAN:
         case MPII_TOPO_COLL__EXSCAN:
             flags = 2 * MPIR_Op_is_commutative(get_op(coll_sig)) +
                 4 * (HANDLE_GET_KIND(get_op(coll_sig)) == HANDLE_KIND_BUILTIN);
             call->count = get_count(coll_sig);
-            /* fall through */
-        case MPII_TOPO_COLL__BCAST:
-            call->bytes = get_avg_msgsize(coll_sig);
             break;
-        case MPII_TOPO_COLL__ALLGATHER:
-        case MPII_TOPO_COLL__GATHER:
-        case MPII_TOPO_COLL__SCATTER:
-            call->bytes = get_total_msgsize(coll_sig);
-            break;
-        default:
+        case MPII_TOPO_COLL__ALLGATHERV:
+        case MPII_TOPO_COLL__REDUCE_SCATTER:
             return NULL;
+        default:
+            break;
     }
     call->what = coll_sig->coll_type * 8 + flags;
-    return &topo->last[(coll_sig->coll_type + call->bytes / 8 + call->bytes / 512) %
-                       MPII_TOPO_NUM_LAST];
+    return topo ? &topo->last[(coll_sig->coll_type + bytes / 8 + bytes / 512) %
+                              MPII_TOPO_NUM_LAST] : NULL;
 }
 
 static bool is_joined(const MPIR_Csel_coll_sig_s * coll_sig)
@@ -472,21 +465,20 @@ static bool is_joined(const MPIR_Csel_coll_sig_s * coll_sig)
     }
 }
 
-static void *select_auto(const MPIR_Csel_coll_sig_s * coll_sig, const char **declined)
+/* coll, bytes, has_size: by `describe`. coll END: no prediction is possible. Sets *declined to why
+ * MPICH's choice is kept, if it is. */
+static void *select_auto(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
+                         MPI_Aint bytes, bool has_size, const char **declined)
 {
     MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
     csel_s *builtin = comm_ptr->csel_comm;
-    MPII_Topo_coll_t coll;
-    MPI_Aint bytes;
-    bool has_size;
 
     while (builtin->fallback)
         builtin = builtin->fallback;
     MPII_Csel_container_s *stock = MPII_Csel_search(builtin, coll_sig);
     if (joined[coll_sig->coll_type].rule)
         return is_joined(coll_sig) ? &joined[coll_sig->coll_type] : stock;
-    if (!MPII_Topo_auto_is_usable(comm_ptr) || !describe(coll_sig, &coll, &bytes, &has_size) ||
-        bytes == 0)
+    if (!MPII_Topo_auto_is_usable(comm_ptr) || coll == MPII_TOPO_COLL__END || bytes == 0)
         return stock;
     const MPII_Csel_decision_t *decision = find(coll_sig, coll, size_class(bytes), stock->id);
     if (unlikely(MPII_Csel_is_adaptive) && has_size) {
@@ -503,16 +495,21 @@ static void *select_auto(const MPIR_Csel_coll_sig_s * coll_sig, const char **dec
 void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
 {
     MPII_Topo_last_t call, *last = NULL;
+    MPII_Topo_coll_t coll;
+    MPI_Aint bytes = 0;
+    bool has_size;
 
+    if (!describe(coll_sig, &coll, &bytes, &has_size))
+        coll = MPII_TOPO_COLL__END;
     /* adaptation selects anew for each call */
-    if (likely(!MPII_Csel_is_adaptive))
-        last = find_last(coll_sig, &call);
+    else if (likely(!MPII_Csel_is_adaptive) && has_size)
+        last = find_last(coll_sig, coll, bytes, &call);
     if (last && last->selected && last->what == call.what && last->bytes == call.bytes &&
         last->count == call.count) {
         call = *last;
     } else {
         call.declined = NULL;
-        call.selected = select_auto(coll_sig, &call.declined);
+        call.selected = select_auto(coll_sig, coll, bytes, has_size, &call.declined);
         if (last)
             *last = call;
     }
